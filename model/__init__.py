@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from model.bundle import Bundle
     from model.loaded import LoadedBundle
-    from model.runtime import Device
+    from model.runtime import CpuPrecision, Device
 
 # onnxruntime's wheels report to their maker (Privacy.md in them) unless this is set before import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -29,13 +29,20 @@ SHIPPED = Path(__file__).parent / "bundles"
 """The bundles that ship."""
 
 
-def load(name: str | Path, *, device: Device = "auto", threads: int = 0) -> LoadedBundle:
+def load(
+    name: str | Path,
+    *,
+    device: Device = "auto",
+    threads: int = 0,
+    precision: CpuPrecision = "float32",
+) -> LoadedBundle:
     """Load a bundle that ships, by name, or any other, by its folder.
 
     Args:
         name: `mnist`, or a folder that `training export` wrote.
         device: `cuda` fails rather than falling back; `auto` takes CUDA where it works.
         threads: of one inference on the CPU; by default the CPU quota of this process.
+        precision: of the encoder's convolutions on the CPU; `int8` is faster and less exact.
 
     Raises:
         model.bundle.BundleError: there is no such bundle, or it is incomplete or altered.
@@ -43,7 +50,7 @@ def load(name: str | Path, *, device: Device = "auto", threads: int = 0) -> Load
     """
     from model.loaded import LoadedBundle  # noqa: PLC0415  `model` alone loads no onnxruntime
 
-    return LoadedBundle(open_bundle(name), device=device, threads=threads)
+    return LoadedBundle(open_bundle(name), device=device, threads=threads, precision=precision)
 
 
 def open_bundle(name: str | Path) -> Bundle:

@@ -19,13 +19,15 @@ from model.preprocess import WHITE, Floats
 PAPER, INK, ACCENT = "#ffffff", "#1b1f24", "#bc4c00"
 MARGIN = 10
 """The pixels around a drawing."""
-MOST_PX = 13_000_000
+MAX_PX = 13_000_000
 """The most pixels of the images in a drawing, unless they have more on a scale of 1."""
 _QUICK_PX = 40_000
 """PNG files of more pixels are compressed in a quarter of the time: photographs and figures get
 about a tenth larger by that."""
 
 _shown: ContextVar[tuple[int, ...]] = ContextVar("shown", default=())
+_QUALITY = 50
+"""Of a WebP file, from 0 to 100."""
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -43,17 +45,17 @@ def enlarge(image: Floats, scale: int) -> Image.Image:
     return Image.fromarray(last.repeat(scale, 0).repeat(scale, 1))
 
 
-def fit_scale(scale: int, shape: Sequence[int], *, most_px: int = MOST_PX) -> int:
+def fit_scale(scale: int, shape: Sequence[int], *, max_px: int = MAX_PX) -> int:
     """The largest scale, up to the wanted one, on which a drawing of images is not too large.
 
     Args:
         scale: the wanted one.
         shape: of the images (..., C, H, W).
-        most_px: the most pixels of all images together.
+        max_px: the most pixels of all images together.
     """
     *others, _, height, width = shape
     pixels = math.prod(others) * height * width
-    return max(1, min(scale, math.isqrt(most_px // pixels)))
+    return max(1, min(scale, math.isqrt(max_px // pixels)))
 
 
 def shown_channels(images: NDArray[Any]) -> NDArray[Any]:
@@ -78,6 +80,23 @@ def showing(channels: Sequence[int]) -> Iterator[None]:
         yield
     finally:
         _shown.reset(before)
+
+
+def draw_sheet(images: NDArray[np.uint8]) -> bytes:
+    """Tile images (N, C, H, W), as figures show them, side by side, row by row, in a WebP file."""
+    images = shown_channels(images)
+    count, channels, height, width = images.shape
+    columns = math.ceil(math.sqrt(count))
+    rows = math.ceil(count / columns)
+    tiles = np.zeros((rows * columns, channels, height, width), np.uint8)
+    tiles[:count] = images
+    lines = tiles.reshape(rows, columns, channels, height, width).transpose(0, 3, 1, 4, 2)
+    pixels = lines.reshape(rows * height, columns * width, channels)
+    file = io.BytesIO()
+    Image.fromarray(pixels[..., 0] if channels == 1 else pixels).save(
+        file, "WEBP", quality=_QUALITY, method=6
+    )
+    return file.getvalue()
 
 
 def png(image: Image.Image) -> bytes:

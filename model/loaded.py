@@ -19,7 +19,7 @@ from model.errors import Problem, UnreadablePicture
 from model.outputs import Encoding, Trace
 from model.preprocess import WHITE, Fit, Floats, Polarity, read_array, to_unit
 from model.preprocess.array import SIGNATURE
-from model.runtime import Device, Runtime
+from model.runtime import CpuPrecision, Device, Runtime
 from model.views.methods import ViewMethods
 
 if TYPE_CHECKING:
@@ -45,10 +45,18 @@ class LoadedBundle(ViewMethods):
         bundle: what to load.
         device: see `model.load`.
         threads: see `model.load`.
+        precision: see `model.load`.
     """
 
-    def __init__(self, bundle: Bundle, *, device: Device = "auto", threads: int = 0) -> None:
-        self.runtime = Runtime(bundle, device=device, threads=threads)
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        device: Device = "auto",
+        threads: int = 0,
+        precision: CpuPrecision = "float32",
+    ) -> None:
+        self.runtime = Runtime(bundle, device=device, threads=threads, cpu_precision=precision)
 
     def __repr__(self) -> str:
         return f"LoadedBundle({self.bundle.manifest.name!r}, provider={self.provider!r})"

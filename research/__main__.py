@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from model.bundle import MANIFEST, Bundle
-from research import adversarial, factors, page, routing, sanity
+from research import adversarial, factors, inside, page, routing, sanity
 from research.compare import is_stale
 from research.controls import register
 from research.protocols import load_sets
@@ -264,6 +264,21 @@ def check_views(
         names, bundles=bundles, docs_dir=docs_dir, data_dir=data_dir, say=console.print
     )
     write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
+
+
+@app.command("inside")
+def print_inside(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Also bundles that `training export` wrote, such as those of folders."),
+    ] = None,
+    *,
+    bundles: Bundles = _BUNDLES,
+) -> None:
+    """Print how sure and how healthy all bundles are, and those in FOLDERS: two Markdown tables."""
+    opened = [*page.open_all(bundles), *map(Bundle.open, folders or ())]
+    tables = (inside.confidence_table(opened), inside.health_table(opened))
+    console.print("\n\n".join(tables), markup=False)
 
 
 @app.command("write")

@@ -15,6 +15,7 @@ from model.bundle import MANIFEST, Bundle, Manifest
 from research import adversarial, factors, routing, sanity
 from research.compare import STALE, compare, describe, is_stale, lines, of_row, score
 from research.findings import write_findings
+from research.inside import confidence_table, health_table
 from research.matched import FAMILIES, SETS, VARIANTS, name_row
 from research.rows import Row, Table
 from research.run import Result
@@ -51,8 +52,8 @@ def write(results: Sequence[Result], docs_dir: Path, bundles: Path) -> str:
         novelty=_novelty(bundles),
         adversarial=adversarial.table(adversarial.read(docs_dir)),
         sanity=sanity.table(sanity.read(docs_dir)),
-        confidence=_confidence(bundles),
-        health=_health(bundles),
+        confidence=confidence_table(open_all(bundles)),
+        health=health_table(open_all(bundles)),
         reads=f"{counts or 'never yet'} ({unlisted} by unlisted rows)",
     )
 
@@ -63,7 +64,7 @@ def describe_bundles(bundles: Path, results: Sequence[Result]) -> None:
     One of the seeds is the bundle's own. Where that made other errors, the results are of an older
     recipe, and the card has no mean.
     """
-    for bundle in _open(bundles):
+    for bundle in open_all(bundles):
         tell = partial(_add_seeds_and_reads, bundles=bundles, results=results)
         if tell(bundle.manifest) != bundle.manifest:
             write_card(update_manifest(bundle, tell))
@@ -180,7 +181,7 @@ def _speeds(speeds: dict[str, Any]) -> str:
 
 def _novelty(bundles: Path) -> str:
     """A row for each bundle, a column for each kind of images."""
-    manifests = (bundle.manifest for bundle in _open(bundles))
+    manifests = (bundle.manifest for bundle in open_all(bundles))
     rules = {one.name: one.novelty for one in manifests if one.novelty}
     kinds = dict.fromkeys(str(one["kind"]) for rule in rules.values() for one in rule.others)
     rows = []
@@ -196,77 +197,6 @@ def _novelty(bundles: Path) -> str:
     return lines(("bundle", "false alarms", *kinds), rows)
 
 
-def _confidence(bundles: Path) -> str:
-    """A row for each bundle with a calibration: on test images, or cross-validated."""
-    rows = []
-    for bundle in _open(bundles):
-        manifest = bundle.manifest
-        if not manifest.confidence:
-            continue
-        tested = manifest.metrics.get("confidence", {}).get("test images")
-        one = tested or manifest.confidence.cross_validated
-        low, high = one["calibration_error_interval"]
-        rows.append(
-            (
-                f"`{manifest.name}`",
-                "test" if tested else "held out, cross-validated",
-                f"{one['images']:,}",
-                f"{one['calibration_error']:.4f} [{low:.4f}, {high:.4f}]",
-                f"{one['risk_percent']['0.9']:.2f} %",
-                *(
-                    f"{sets['coverage']:.4f}, {sets['mean_size']:.2f}, "
-                    f"{sets['single_percent']:.1f} %"
-                    for sets in one["sets"].values()
-                ),
-            )
-        )
-    if not rows:
-        return "No bundle has a calibration yet: `python -m training analyse BUNDLE --twin RUN`."
-    heads = (f"sets at {coverage}: coverage, size, single" for coverage in ("0.9", "0.95", "0.99"))
-    return lines(
-        ("bundle", "images", "count", "calibration error", "wrong of the surest 90 %", *heads), rows
-    )
-
-
-def _health(bundles: Path) -> str:
-    """A row for each bundle; numbers of several layers are separated by semicolons."""
-    rows = []
-    for bundle in _open(bundles):
-        if not (health := bundle.manifest.health):
-            continue
-        explained, couplings = bundle.manifest.explained, health.couplings
-        starved = (f"{one.starved_percent:g} % of {one.capsules:,}" for one in health.capsules)
-        spread = (f"{one.within_class:.3f}, {one.between_classes:.3f}" for one in couplings)
-        negated = health.negated_changed_percent
-        rows.append(
-            (
-                f"`{bundle.manifest.name}`",
-                "; ".join(starved),
-                "; ".join(f"{one.entropy[-1]:.3f}" for one in couplings),
-                "; ".join(f"{one.polarisation[-1]:.3f}" for one in couplings),
-                "; ".join(spread),
-                f"{health.parse_trees:g} of {health.images_per_class:g}",
-                "" if negated is None else f"{negated:g} %",
-                f"{explained.pose:.2f}, {explained.pca_same:.2f}" if explained else "",
-                f"{health.effective_dims:g} of {health.class_dim}",
-            )
-        )
-    if not rows:
-        return "Not measured yet: `python -m training health BUNDLE`."
-    page = "explanation/health.md"
-    head = (
-        "bundle",
-        f"[starved]({page}#starved-capsules)",
-        f"[entropy]({page}#entropy-and-polarisation)",
-        "polarisation",
-        f"[spread]({page}#spread-of-couplings) in a class, between",
-        f"[parse trees]({page}#parse-trees)",
-        f"[x and -x]({page}#x-and-x-told-apart)",
-        "[pose, PCA](explanation/confidence.md#what-a-pose-explains)",
-        f"[effective dimensions]({page}#effective-dimensions)",
-    )
-    return lines(head, rows)
-
-
-def _open(bundles: Path) -> list[Bundle]:
+def open_all(bundles: Path) -> list[Bundle]:
+    """All bundles in a folder, by name."""
     return [Bundle.open(path.parent) for path in sorted(bundles.glob(f"*/{MANIFEST}"))]

@@ -178,6 +178,7 @@ async def load_engine(
             on_batch=context.metrics.record_batch,
             on_lost=lambda error: context.fail(f"inference failed: {error}"),
             one_core=cores <= workers,
+            encoding_cache_bytes=settings.encoding_cache_bytes,
         )
 
     return await asyncio.to_thread(load)

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
-from model.runtime import Device
+from model.runtime import CpuPrecision, Device
 from model.runtime.cuda import ArenaGrowth, ConvSearch, CudaOptions, Precision
 
 _PREFIX = "CAPSNET_"
@@ -54,6 +54,7 @@ class Settings(BaseSettings):
     workers: int = Field(0, ge=0)
     device: Device = "auto"
     threads: int = Field(0, ge=0)
+    cpu_precision: CpuPrecision = "float32"
     cuda_device_id: int = Field(0, ge=0)
     cuda_precision: Precision = "float32"
     cuda_tf32: bool = False
@@ -72,6 +73,7 @@ class Settings(BaseSettings):
     max_batch_rows: int = Field(32, ge=1)
     max_waiting_rows: int = Field(1024, ge=1)
     max_waiting_bytes: int = Field(500_000_000, ge=1)
+    encoding_cache_bytes: int = Field(1_000_000, ge=0)
     rate_limit_per_key: float = Field(0, ge=0)
     rate_burst_per_key: int = Field(256, ge=1)
     upload_timeout_s: float = Field(60, gt=0)

@@ -67,16 +67,21 @@ def view_routes(view: AnyView, max_pictures: int, **options: Any) -> Iterator[Ro
     route = partial(
         Route,
         "POST",
-        handler=_handler(view),
         max_cost=view.max_cost(max_pictures),
         problems=(*(BODY_PROBLEMS if view.body else IMAGE_PROBLEMS), *lacking),
-        openapi={**body, **needs},
         tags=[view.tag],
         **options,
     )
-    yield route(path=f"/{view.name}")
-    if view.former_path:
-        yield route(path=view.former_path, include_in_schema=False)
+    yield route(path=f"/{view.name}", handler=_handler(view), openapi={**body, **needs})
+    if former := view.former_path:
+        now = {"x-replaced-by": view.compute.__name__}
+        handler = _handler(view)
+        handler.__name__ = handler.__qualname__ = former.strip("/").replace("/", "_")
+        handler.__doc__ = (
+            f"Former path of `/{view.name}`.\n\nIt has the parameters and the answer of "
+            f"`/{view.name}`, and works for one release more."
+        )
+        yield route(path=former, handler=handler, openapi={**body, **needs, **now}, deprecated=True)
 
 
 def _handler(view: AnyView) -> Handler:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +21,31 @@ from model.runtime import Runtime
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.serving import serve
-from tests.store import Store
 
 ROOT = Path(__file__).parent.parent
+SHIPPED = {"mnist": "mnist-compact", "strokes": "multimnist-attention", "blocks": "cifar10"}
+"""The shipped bundles that stand in for those of tests where there is no torch to export them."""
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
     from model.capsnet import Network
+    from tests.store import Store
     from training.data.datasets import Examples
+
+
+class Shipped:
+    """Copies shipped bundles, under the names of those of tests."""
+
+    def copy(self, name: str, target: Path, export: object) -> Path:
+        """Copy a bundle to a folder. Without torch, `export` cannot write it."""
+        del export
+        if name not in SHIPPED:
+            pytest.skip("torch exports this bundle")
+        shutil.copytree(ROOT / "model" / "bundles" / SHIPPED[name], target)
+        manifest = Bundle.open(target).manifest
+        write_manifest(target, replace(manifest, name=name, dataset=name))
+        return target
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,8 +84,12 @@ def families() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def store(pytestconfig: pytest.Config) -> Store:
-    """Where exported bundles are kept."""
+def store(pytestconfig: pytest.Config) -> Store | Shipped:
+    """Where bundles of tests come from: exported by torch where it is installed."""
+    if find_spec("torch") is None:
+        return Shipped()
+    from tests.store import Store  # noqa: PLC0415  of the extra `training`
+
     return Store(pytestconfig.cache.mkdir("bundles"))
 
 
@@ -85,9 +106,8 @@ def network() -> Network:
 
 
 @pytest.fixture(scope="session")
-def bundle_path(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle_path(store: Store | Shipped, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The network's bundle, `mnist`, with training images. Tests that change it work on a copy."""
-    pytest.importorskip("torch", reason="torch exports the bundles of tests")
     from tests.health import add_health  # noqa: PLC0415
     from tests.neighbours import add_noise  # noqa: PLC0415
 
@@ -100,7 +120,7 @@ def bundle_path(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def family_bundles(
-    bundle_path: Path, store: Store, tmp_path_factory: pytest.TempPathFactory
+    bundle_path: Path, store: Store | Shipped, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A folder with an untrained bundle of each family, called `tiny-<family>`."""
     folder = tmp_path_factory.mktemp("families")
@@ -118,7 +138,7 @@ def family_bundles(
 
 
 @pytest.fixture(scope="session")
-def colour_bundle_path(bundle_path: Path, store: Store) -> Path:
+def colour_bundle_path(bundle_path: Path, store: Store | Shipped) -> Path:
     """The bundle `blocks`, beside `mnist`: untrained, colour photographs of 24x32 pixels."""
     facts = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}
     return store.copy(
@@ -147,15 +167,10 @@ def _export(config: str, target: Path, **facts: Any) -> None:
     exports.export((TINY | others)[config], target, **facts)
 
 
-def _train(strokes: Examples, target: Path) -> None:
-    from tests import exports  # noqa: PLC0415  torch
-
-    exports.train(strokes, target)
-
-
 @pytest.fixture(scope="session")
 def strokes() -> Examples:
     """Three 28x28 images that cross: a horizontal, a vertical and a diagonal stroke."""
+    pytest.importorskip("torch", reason="torch trains the network of strokes")
     from training.data.datasets import Examples  # noqa: PLC0415  torch
 
     images = np.zeros((3, 1, 28, 28), np.uint8)
@@ -168,9 +183,17 @@ def strokes() -> Examples:
 
 
 @pytest.fixture(scope="session")
-def strokes_bundle_path(bundle_path: Path, strokes: Examples, store: Store) -> Path:
+def strokes_bundle_path(
+    bundle_path: Path, store: Store | Shipped, request: pytest.FixtureRequest
+) -> Path:
     """The bundle `strokes` of a network that takes pairs of strokes apart, beside `mnist`."""
-    return store.copy("strokes", bundle_path.with_name("strokes"), partial(_train, strokes))
+
+    def train(target: Path) -> None:
+        from tests import exports  # noqa: PLC0415  torch
+
+        exports.train(request.getfixturevalue("strokes"), target)
+
+    return store.copy("strokes", bundle_path.with_name("strokes"), train)
 
 
 @pytest.fixture(scope="session")
@@ -181,7 +204,10 @@ def runtime(bundle_path: Path) -> Runtime:
 
 @pytest.fixture(scope="session")
 def settings(strokes_bundle_path: Path, colour_bundle_path: Path) -> Settings:
-    """All three bundles, and limits low enough to be reached quickly."""
+    """All three bundles, and limits low enough to be reached quickly.
+
+    No encodings are kept: many tests count what is computed for a picture that they send again.
+    """
     del colour_bundle_path
     return Settings(
         bundles=strokes_bundle_path.parent,
@@ -191,6 +217,7 @@ def settings(strokes_bundle_path: Path, colour_bundle_path: Path) -> Settings:
         max_body_bytes=200_000,
         max_pixels=1_000_000,
         max_pictures=5,
+        encoding_cache_bytes=0,
     )
 
 

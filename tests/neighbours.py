@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from model.bundle import NEIGHBOURS, Bundle, digest, write_manifest
 from model.bundle.neighbours import NeighbourImages, PoseGallery
-from training.analysis.neighbours import draw_sheet
+from model.canvas import draw_sheet
 
 
 def add_gallery(path: Path, gallery: PoseGallery) -> None:

@@ -49,9 +49,17 @@ def free_port() -> int:
 def running(
     command: Command, environment: dict[str, str], *, probe: str = "/readyz", **more: Any
 ) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
-    """A service in a process of its own, from when the probe says 200; `more` is for Popen."""
+    """A service in a process of its own, from when the probe says 200; `more` is for Popen.
+
+    It keeps no encodings, because tests send few pictures and count what is computed.
+    """
     port = free_port()
-    settings = {"CAPSNET_DRAIN_GRACE_S": "0", "CAPSNET_PORT": str(port), **environment}
+    settings = {
+        "CAPSNET_DRAIN_GRACE_S": "0",
+        "CAPSNET_ENCODING_CACHE_BYTES": "0",
+        "CAPSNET_PORT": str(port),
+        **environment,
+    }
     process = subprocess.Popen(command(settings), env={**os.environ, **settings}, **more)
     try:
         with open_client(port) as client:

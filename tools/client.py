@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ LEFT_OUT = {
     "livez": "for supervisors",
     "readyz": "for supervisors",
     "metrics": "for Prometheus",
+    "perturb_sweep": "the method was always called sweep",
 }
 """Operations without a method, and why."""
 _PLAIN = {
@@ -70,7 +71,8 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from capsnet.answers import Answer, Floats
-from capsnet.calls import Build, Call, call, outcomes, part, picture, with_images, with_poses
+from capsnet.calls import (
+    Build, Call, call, former, outcomes, part, picture, with_images, with_poses)
 from capsnet.errors import Problem
 from capsnet.images import ImageLike, read_image, read_on_thread
 
@@ -125,7 +127,7 @@ def read_document() -> Json:
 def write_client(document: Json) -> str:
     """The module."""
     schemas, enums = document["components"]["schemas"], dict[str, str]()
-    methods = list(read_methods(document, enums))
+    methods, renamed = list(read_methods(document, enums)), read_former(document)
     types = _answer_types(methods, schemas)
     parts = [_HEAD, f"__all__ = {sorted(types)!r}"]
     parts += [f"{name}: TypeAlias = {values}" for name, values in enums.items()]
@@ -135,10 +137,10 @@ def write_client(document: Json) -> str:
     )
     parts += [_write_answer(name, schemas[name], beside) for name, beside in types.items()]
     parts += [
-        _write_class("CapsNetMethods", methods, sync=True),
-        _write_class("AsyncCapsNetMethods", methods, sync=False),
-        _write_class("DrawingsMethods", methods, sync=True, drawn=True),
-        _write_class("AsyncDrawingsMethods", methods, sync=False, drawn=True),
+        _write_class("CapsNetMethods", methods, renamed, sync=True),
+        _write_class("AsyncCapsNetMethods", methods, renamed, sync=False),
+        _write_class("DrawingsMethods", methods, renamed, sync=True, drawn=True),
+        _write_class("AsyncDrawingsMethods", methods, renamed, sync=False, drawn=True),
     ]
     return format_source("\n\n".join(parts), GENERATED)
 
@@ -149,7 +151,7 @@ def read_methods(document: Json, enums: dict[str, str]) -> Iterator[Method]:
         operation["operationId"]: (verb.upper(), path, operation)
         for path, verbs in document["paths"].items()
         for verb, operation in verbs.items()
-        if operation["operationId"] not in LEFT_OUT
+        if operation["operationId"] not in LEFT_OUT and not operation.get("deprecated")
     }
     used = Counter(
         one["name"] for *_, it in operations.values() for one in it.get("parameters", ())
@@ -158,6 +160,16 @@ def read_methods(document: Json, enums: dict[str, str]) -> Iterator[Method]:
         yield _read_method(
             NAMES.get(name, name), verb, path, operation, used=used, enums=enums, document=document
         )
+
+
+def read_former(document: Json) -> dict[str, str]:
+    """The methods of the last release that have another name now, by their former name."""
+    return {
+        operation["operationId"]: NAMES.get(operation["x-replaced-by"], operation["x-replaced-by"])
+        for verbs in document["paths"].values()
+        for operation in verbs.values()
+        if operation.get("deprecated") and operation["operationId"] not in LEFT_OUT
+    }
 
 
 def _read_method(
@@ -194,6 +206,7 @@ def _read_method(
     if body == "images":
         answer, member = _outcomes(schema, document["components"]["schemas"])
     text = f"{operation['summary']}.\n\n{operation.get('description', '')}".strip()
+    text = re.sub(r"(?<=\S)\n(?=[^\s*|-])", " ", text)  # paragraphs are wrapped anew
     return Method(name, verb, path, text, body, tuple(parameters), answer, member, drawn)
 
 
@@ -355,7 +368,14 @@ def write_docstring(text: str, indent: int) -> list[str]:
     return lines
 
 
-def _write_class(name: str, methods: Iterable[Method], *, sync: bool, drawn: bool = False) -> str:
+def _write_class(
+    name: str,
+    methods: Iterable[Method],
+    renamed: Mapping[str, str],
+    *,
+    sync: bool,
+    drawn: bool = False,
+) -> str:
     chosen = [one for one in methods if one.drawn or not drawn]
     what = "Pictures" if drawn else "What follows from the OpenAPI document"
     base = name.removesuffix("Methods")
@@ -386,7 +406,12 @@ def _write_class(name: str, methods: Iterable[Method], *, sync: bool, drawn: boo
         else:
             lines += _write_method(method, sync=sync, drawn=drawn)
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, *write_former(renamed)])
+
+
+def write_former(renamed: Mapping[str, str]) -> Iterator[str]:
+    """The former names of methods, in their class."""
+    return (f"    {name} = former({name!r}, {now})" for name, now in renamed.items())
 
 
 def _write_method(method: Method, *, sync: bool, drawn: bool) -> list[str]:

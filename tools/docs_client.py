@@ -34,7 +34,7 @@ def describe_client() -> Iterator[str]:
 def describe_methods(*kinds: type) -> Iterator[str]:
     """Headings, signatures and docstrings of the public methods of classes."""
     for name, method in chain.from_iterable(vars(kind).items() for kind in kinds):
-        if name.startswith("_") or not callable(method):
+        if name.startswith("_") or not callable(method) or hasattr(method, "__deprecated__"):
             continue
         yield from (f"#### `{name}`", "", *describe_function(method))
 

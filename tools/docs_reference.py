@@ -63,6 +63,8 @@ def describe_routes() -> Iterator[str]:
         own = [row for row in parameters if row not in common]
         words = [f"{operation['summary']}.", operation.get("description", "")]
         yield from (f"## `{name}`", "", " ".join(words), "")
+        if operation.get("deprecated"):
+            continue
         if own:
             yield from table(("parameter", "values", ""), own)
         if many:
@@ -130,7 +132,7 @@ def describe_commands() -> Iterator[str]:
 
 def _commands(command: Any, name: str) -> Iterator[str]:
     if hasattr(command, "commands"):
-        for child in command.commands.values():
+        for child in (one for one in command.commands.values() if not one.hidden):
             yield from _commands(child, f"{name} {child.name}")
         return
     yield from (f"## `{name}`", "", (command.help or "").split("\f")[0], "")

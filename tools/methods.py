@@ -16,8 +16,10 @@ from tools.client import (
     describe_parameters,
     format_source,
     read_document,
+    read_former,
     read_methods,
     write_docstring,
+    write_former,
 )
 
 GENERATED = Path(__file__).parent.parent / "model" / "views" / "methods.py"
@@ -28,6 +30,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, overload
+
+from model.views.former import former
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -67,6 +71,7 @@ def write_methods(document: Json) -> str:
     for method in methods:
         lines += _write_batched(method) if method.body == "images" else _write(method)
         lines.append("")
+    lines += write_former(read_former(document))
     return format_source("\n".join(lines), GENERATED)
 
 

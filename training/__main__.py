@@ -26,7 +26,7 @@ from training.data.folder import count_pictures
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, joined_processes
-from training.growth import LARGEST_PX
+from training.growth import MAX_PX
 from training.pretrained import (
     PretrainedError,
     PublishedWeights,
@@ -107,7 +107,7 @@ def train(
     ] = None,
     size: Annotated[
         int | None,
-        typer.Option(min=1, max=LARGEST_PX, help="Height and width that those are brought to."),
+        typer.Option(min=1, max=MAX_PX, help="Height and width that those are brought to."),
     ] = None,
     stem: Annotated[
         str | None,
@@ -330,6 +330,17 @@ def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = 
     analysed = analyse_health(opened, validation_examples(opened, data_dir, folder=data))
     write_card(analysed)
     console.print_json(data=analysed.manifest.health and analysed.manifest.health.to_dict())
+
+
+@app.command()
+def eight_bits(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
+    """Add an encoder in 8 bits, and measure it on held-out images; `analyse` does so too."""
+    from training.analysis.bundle import analyse_eight_bits  # noqa: PLC0415  as above
+    from training.card import write_card  # noqa: PLC0415  as above
+
+    analysed = analyse_eight_bits(open_bundle(bundle), data_dir, folder=data)
+    write_card(analysed)
+    console.print_json(data=analysed.manifest.eight_bits)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from model.bundle.neighbours import NeighbourImages
 from model.capsnet import FAMILIES, build
 from training.card_sections import describe_confidence, describe_explained, describe_health
 from training.data.datasets import DATASETS
-from training.figures import MOST_WRONG
+from training.figures import MAX_WRONG
 from training.growth import fit_size
 from training.pretrained import PACKAGE, trained_from, use_pretrained
 from training.provenance import Run, TestRead, images_of, runs_of, unseen_by
@@ -64,7 +64,7 @@ def _sections(bundle: Bundle) -> Iterator[str]:
     yield "## Scores"
     yield from _scores(manifest)
     if WRONG in shown:
-        yield _WRONG.format(most=MOST_WRONG, file=WRONG)
+        yield _WRONG.format(most=MAX_WRONG, file=WRONG)
     yield from describe_confidence(bundle)
     yield from describe_explained(bundle)
     yield from describe_health(bundle)

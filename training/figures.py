@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_WRONG = 100
+MAX_WRONG = 100
 """The number of wrong answers that are drawn."""
 _DPI, _WIDTH = 100, 9.0
 
@@ -129,8 +129,8 @@ def draw_health(health: Health, target: Path, *, title: str) -> None:
 
 
 def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) -> None:
-    """Draw the first MOST_WRONG: above each its label and presence, below, coloured, answers'."""
-    shown = [np.asarray(part[:MOST_WRONG]) for part in wrong]
+    """Draw the first MAX_WRONG: above each its label and presence, below, coloured, answers'."""
+    shown = [np.asarray(part[:MAX_WRONG]) for part in wrong]
     longest = max(len(_name(classes, class_names)) for part in shown[1:3] for classes in part)
     columns = min(len(shown[0]), max(2, round(_WIDTH / max(0.75, 0.085 * (longest + 6)))))
     figure, axes = make_axes(math.ceil(len(shown[0]) / columns), columns, image=True)

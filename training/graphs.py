@@ -29,7 +29,7 @@ OPSET = 20
 _FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum", "Scatter", "ScatterElements", "ScatterND"}
 """Operators that are refused: shapes and control flow, which CUDA graphs cannot capture,
 scattering, and Einsum."""
-_LARGEST_CONSTANT = 200_000
+_MAX_CONSTANT = 200_000
 """A graph may hold a tensor of this many bytes itself: Winograd's matrices, indices, small weights.
 """
 
@@ -196,7 +196,7 @@ def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: 
     for weight in graph.graph.initializer:
         known = weights.get(prefix + weight.name.removeprefix("network."))
         if known is None or numpy_helper.to_array(weight).astype(np.float16).tobytes() != known[1]:
-            if len(weight.raw_data) > _LARGEST_CONSTANT:
+            if len(weight.raw_data) > _MAX_CONSTANT:
                 raise ExportError(f"{weight.name} would be stored a second time")
             initializers.append(weight)
             continue

@@ -12,7 +12,7 @@ from model.capsnet.network import NetworkConfig
 from model.capsnet.stem import Conv, Pretrained, StemLayer, Whiten
 from training.recipes import Recipe
 
-LARGEST_PX = 224
+MAX_PX = 224
 """The largest size that `--size` accepts."""
 _ROOM = 1.25
 """A stem takes pictures of so many times the size it was designed for, before it grows."""
@@ -23,7 +23,7 @@ _SHARP_PX = 128
 """Images with more pixels along the longer side are drawn at half their size and then doubled."""
 _DRAWN_PX, _FEW = 64, 8
 """Stages that draw more pixels along the longer side have so few channels."""
-_WHOLE_PX, _LEAST_SHARE = 96, 0.25
+_WHOLE_PX, _MIN_SHARE = 96, 0.25
 """Of images with more pixels along the longer side, a smaller share of each batch is reconstructed,
 though at least this one, unless the recipe says less."""
 _LENGTHS_PX = ("shift_px", "erase_px", "cutout_px")
@@ -54,7 +54,7 @@ def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
         own["decoder_channels"] = _decoder_channels(*drawn, widest=widest)
         own["decoder_doublings"] = doublings
         own["decoder_hidden"] = recipe.network.decoder_hidden[:1]
-    share = max(_LEAST_SHARE, recipe.reconstruction_share * min(1, (_WHOLE_PX / longest) ** 2))
+    share = max(_MIN_SHARE, recipe.reconstruction_share * min(1, (_WHOLE_PX / longest) ** 2))
     lengths = {name: round(getattr(recipe, name) * longest / designed) for name in _LENGTHS_PX}
     elastic_px = recipe.elastic_px * longest / designed
     return replace(

@@ -36,7 +36,7 @@ RIDGE = 1e-3
 """The share of the poses' mean variance that is added to variances; chosen on noise and clothes
 alone.
 """
-FEWEST = 300
+MIN_IMAGES = 300
 """The fewest images of a rule. Half of them set the threshold, below which 5 % of that half lie."""
 COUNT = 1000
 """The number of images of each other kind."""

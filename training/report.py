@@ -22,10 +22,10 @@ from training.answers import confusion, most_confused
 from training.evaluate import Answers, Scores
 from training.statistics import interval
 
-MOST_MISTAKES, MOST_DRAWN = 24, 12
+MAX_MISTAKES, MAX_DRAWN = 24, 12
 """The largest numbers of mistakes and of right answers that are shown."""
 _BINS = 10
-_LEAST_PX = 96
+_MIN_PX = 96
 """Images are enlarged by whole pixels until they are about this high."""
 
 
@@ -120,7 +120,7 @@ def _mistakes(runtime: Runtime, answers: Answers) -> str:
     if not len(wrong):
         return "<p>None: all answers are right.</p>"
     lead = answers.presence[wrong, first[wrong]] - answers.presence[wrong, labels[wrong]]
-    shown = wrong[np.argsort(-lead, kind="stable")][:MOST_MISTAKES]
+    shown = wrong[np.argsort(-lead, kind="stable")][:MAX_MISTAKES]
     classes = np.stack((first[shown], labels[shown]), axis=1)
     figures = _draw(runtime, answers, shown, classes, lambda name: f"as {name}")
     return (
@@ -139,8 +139,8 @@ def _reconstructions(runtime: Runtime, answers: Answers) -> str:
     if not len(right):
         return ""
     own = [right[labels[right] == label] for label in np.unique(labels[right])]
-    each = max(1, MOST_DRAWN // len(own))
-    rows = np.concatenate([few[:each] for few in own])[:MOST_DRAWN]
+    each = max(1, MAX_DRAWN // len(own))
+    rows = np.concatenate([few[:each] for few in own])[:MAX_DRAWN]
     figures = _draw(runtime, answers, rows, labels[rows, None], lambda _: "drawn")
     return (
         "<p>Pictures with right answers, and what the network draws of the pose of the class. "
@@ -189,7 +189,7 @@ def _draw(
 def _picture(image: Floats, text: str) -> str:
     """An image (C, H, W), inlined."""
     _, height, width = image.shape
-    factor = max(1, round(_LEAST_PX / height))
+    factor = max(1, round(_MIN_PX / height))
     data = base64.b64encode(png(enlarge(image, factor))).decode()
     return (
         f'<span><img src="data:image/png;base64,{data}" width="{width * factor}" '

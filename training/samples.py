@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -14,6 +13,7 @@ from model.bundle.samples import INDEX, MAX_SAMPLES
 from model.canvas import enlarge, png
 from model.preprocess import scale
 from training.data.datasets import Examples
+from training.data.words import to_ascii_name
 
 
 def write_samples(
@@ -24,8 +24,8 @@ def write_samples(
     index = []
     for number, row in enumerate(_choose(examples)):
         label = int(examples.labels[row])
-        words = re.findall(r"[a-z0-9]+", class_names[label].lower()) or [f"class-{label}"]
-        file = f"{number:02}-{'-'.join(words)}.png"
+        name = to_ascii_name(class_names[label]) or f"class-{label}"
+        file = f"{number:02}-{name}.png"
         (folder / file).write_bytes(png(enlarge(scale(examples.images[row]), 1)))
         index.append(
             {

@@ -21,7 +21,7 @@ from training.recipes import Recipe
 from training.state import Plan, TrainingError, TrainingState
 from training.tasks import PREVIEW, TASKS
 
-LEAST_STEPS = 25
+MIN_STEPS = 25
 """The fewest steps between validations where the best weights are kept: epochs may have fewer."""
 FITTED, FITTED_AT_END = 256, 2048
 """About the number of images to which the statistics of averaged weights are fitted."""
@@ -235,7 +235,7 @@ class Trainer:
         validation = self.plan.validation
         if not every:
             every = math.ceil(len(self.task.batches) / self.plan.recipe.batch_size)
-            every = max(every, LEAST_STEPS) if self.plan.recipe.keep == "best" else every
+            every = max(every, MIN_STEPS) if self.plan.recipe.keep == "best" else every
         due = self.done_steps % every == 0 or self.complete
         if not due or not self.processes.leads:
             return

@@ -18,7 +18,7 @@ from training.data.source import DatasetError
 from training.growth import fit_size
 from training.recipes import FOLDER, Recipe
 
-LEAST_BATCH, LEAST_STEPS = 16, 1000
+MIN_BATCH, MIN_STEPS = 16, 1000
 """The smallest batch of a folder, and the fewest steps."""
 _RECONSTRUCTION = 4.0
 """The least weight of the reconstruction.
@@ -150,10 +150,10 @@ def load_published(recipe: Recipe, data_dir: Path) -> TrainingData:
 def for_pictures(recipe: Recipe, count: int) -> Recipe:
     """Fit the recipe to a folder of so many images of any kind: not bent, not padded with black.
 
-    A batch has sqrt(2 count) images, at least LEAST_BATCH and at most the recipe's. There are as
-    many steps as the recipe's epochs take in its own batches, at least LEAST_STEPS. So the passes
+    A batch has sqrt(2 count) images, at least MIN_BATCH and at most the recipe's. There are as
+    many steps as the recipe's epochs take in its own batches, at least MIN_STEPS. So the passes
     over the images fall smoothly as images become more, from many to the recipe's own. Warm-up and
-    averaging of weights shorten with the run by themselves. At least LEAST_BATCH images of a batch
+    averaging of weights shorten with the run by themselves. At least MIN_BATCH images of a batch
     are reconstructed, because a decoder that sees four of them learns to draw too slowly.
 
     Classes are drawn equally often. The best weights on held-out images are kept. Pictures are
@@ -165,9 +165,9 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
     """
     if recipe.task != "single":
         raise DatasetError(f"{recipe.name} learns {recipe.task}, not single pictures of a folder")
-    batch_size = min(max(LEAST_BATCH, round(math.sqrt(2 * count))), recipe.batch_size)
-    steps = max(LEAST_STEPS, recipe.epochs * count / recipe.batch_size)
-    share, weight = min(1.0, round(LEAST_BATCH / batch_size, 2)), recipe.mse_weight
+    batch_size = min(max(MIN_BATCH, round(math.sqrt(2 * count))), recipe.batch_size)
+    steps = max(MIN_STEPS, recipe.epochs * count / recipe.batch_size)
+    share, weight = min(1.0, round(MIN_BATCH / batch_size, 2)), recipe.mse_weight
     return replace(
         recipe,
         flip=False,

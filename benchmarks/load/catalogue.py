@@ -34,13 +34,21 @@ SHARED = {"WORKERS": "1", "THREADS": "1"}
 def ours(
     bundle: Path, variables: Mapping[str, str] | None = None, *, server: str = OURS
 ) -> Setting:
-    """The service; by default with its default settings, which load every bundle that ships."""
+    """The service with its default settings, which load every bundle that ships.
+
+    It keeps no encodings: the load consists of few pictures.
+    """
     return Setting(
         server,
         "defaults",
         (sys.executable, "-m", "service"),
         ROOT,
-        {"CAPSNET_BUNDLES": str(bundle.parent), "CAPSNET_PORT": "{port}", **(variables or {})},
+        {
+            "CAPSNET_BUNDLES": str(bundle.parent),
+            "CAPSNET_PORT": "{port}",
+            "CAPSNET_ENCODING_CACHE_BYTES": "0",
+            **(variables or {}),
+        },
         partial(raw, f"/classify?model={bundle.name}"),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import signal
@@ -14,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.load.client import Load
+from benchmarks.load.client import LABEL, Load, encode
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = ROOT / "runs" / "load"
@@ -39,7 +38,7 @@ class Setting:
     """`{port}` is filled in here too."""
     form: Callable[[bytes], bytes]
     """A picture to a whole HTTP request."""
-    pattern: str = r'"label": ?(\d+)'
+    pattern: str = LABEL
     """Finds the label in an answer."""
 
 
@@ -57,8 +56,8 @@ class Running:
         """A load on it: the ten sample digits in turn."""
         return Load(
             port=self.port,
-            requests=[base64.b64encode(one).decode() for one in self.requests],
-            labels=list(range(len(SAMPLES))),
+            requests=encode(self.requests),
+            labels=[*range(len(SAMPLES))],
             pattern=self.setting.pattern,
             connections=connections,
             warm_up_s=warm_up_s,

@@ -10,7 +10,17 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from capsnet.answers import Answer, Floats
-from capsnet.calls import Build, Call, call, outcomes, part, picture, with_images, with_poses
+from capsnet.calls import (
+    Build,
+    Call,
+    call,
+    former,
+    outcomes,
+    part,
+    picture,
+    with_images,
+    with_poses,
+)
 from capsnet.errors import Problem
 from capsnet.images import ImageLike, read_image, read_on_thread
 
@@ -54,7 +64,6 @@ __all__ = [
     "SegmentAnswer",
     "SetLabel",
     "SweepAnswer",
-    "TrajectoryAnswer",
     "Votes",
 ]
 
@@ -87,7 +96,6 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
         "target": (0, 999),
     },
     "occlusion": {"patch": (1, 64), "stride": (1, 64), "dim": (0, 999), "target": (0, 999)},
-    "trajectory": {"start": (-180, 180), "stop": (-180, 180), "steps": (2, 64), "target": (0, 999)},
     "rivals": {"count": (1, 64)},
     "morph": {"steps": (2, 64), "target": (0, 999)},
     "neighbours": {"count": (1, 20), "target": (0, 999)},
@@ -293,6 +301,14 @@ class EquivarianceAnswer(Answer):
     """To the untransformed pose; None without poses."""
     poses: Floats | None = None
     """Of the class at each step; None without poses."""
+    points: Floats | None = None
+    """(steps, 2), centred: the path of the pose, in the plane in which it varies most; None
+    without poses."""
+    explained: Floats | None = None
+    """(2,), share of the pose's variance along x and along y of `points`; None without poses."""
+    straightness: float | None = None
+    """Distance between the ends of the path over the length of the path, in all dimensions, from
+    0 to 1; None without poses."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -342,32 +358,6 @@ class SegmentAnswer(Answer):
     explained_ink: float
     """Share of the ink that is in any mask."""
     fit: FitReport
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TrajectoryAnswer(Answer):
-    """The path of a pose while the image is moved. Lists over steps follow `values`."""
-
-    model: str
-    version: str
-    """Version of the weights."""
-    notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
-    transform: str
-    values: Floats
-    lengths: Floats
-    """(steps,), presence of the class."""
-    points: Floats
-    """(steps, 2), centred: the pose in the plane in which it varies most."""
-    explained: Floats
-    """(2,), share of the pose's variance along x and along y."""
-    straightness: float
-    """Distance of the ends over the length of the path, in all dimensions, from 0 to 1."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -1192,7 +1182,11 @@ class CapsNetMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1319,64 +1313,6 @@ class CapsNetMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> TrajectoryAnswer:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and other transforms have other planes. A straight path means that the transform
-        moves the pose in one direction. It does not mean that the prediction is correct, or that
-        the presence stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label. The default is the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
                 with_images(read_image(image)),
                 timeout_s=timeout_s,
             )
@@ -1652,6 +1588,8 @@ class CapsNetMethods:
         return self._send(
             call("POST", "/models/reload", ModelsAnswer, {}, None, timeout_s=timeout_s)
         )
+
+    trajectory = former("trajectory", equivariance)
 
 
 class AsyncCapsNetMethods:
@@ -2055,7 +1993,11 @@ class AsyncCapsNetMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2182,64 +2124,6 @@ class AsyncCapsNetMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> TrajectoryAnswer:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and other transforms have other planes. A straight path means that the transform
-        moves the pose in one direction. It does not mean that the prediction is correct, or that
-        the presence stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label. The default is the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
                 with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
@@ -2518,6 +2402,8 @@ class AsyncCapsNetMethods:
             call("POST", "/models/reload", ModelsAnswer, {}, None, timeout_s=timeout_s)
         )
 
+    trajectory = former("trajectory", equivariance)
+
 
 class DrawingsMethods:
     """Pictures: the methods of `Drawings`."""
@@ -2786,7 +2672,11 @@ class DrawingsMethods:
     ) -> Image.Image:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2913,64 +2803,6 @@ class DrawingsMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and other transforms have other planes. A straight path means that the transform
-        moves the pose in one direction. It does not mean that the prediction is correct, or that
-        the presence stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label. The default is the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
                 with_images(read_image(image)),
                 timeout_s=timeout_s,
             )
@@ -3124,6 +2956,8 @@ class DrawingsMethods:
         return self._send(
             call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
         )
+
+    trajectory = former("trajectory", equivariance)
 
 
 class AsyncDrawingsMethods:
@@ -3393,7 +3227,11 @@ class AsyncDrawingsMethods:
     ) -> Image.Image:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3520,64 +3358,6 @@ class AsyncDrawingsMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and other transforms have other planes. A straight path means that the transform
-        moves the pose in one direction. It does not mean that the prediction is correct, or that
-        the presence stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label. The default is the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
                 with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
@@ -3731,3 +3511,5 @@ class AsyncDrawingsMethods:
         return await self._send(
             call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
         )
+
+    trajectory = former("trajectory", equivariance)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from functools import partial, wraps
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -16,6 +17,7 @@ from capsnet.answers import from_json, parse_json, read_png
 from capsnet.errors import InvalidAnswer
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Callable[..., Any])
 Failed = TypeVar("Failed")
 JSON, PNG = "application/json", "image/png"
 
@@ -134,3 +136,16 @@ def _read_outcomes(
     except (AttributeError, KeyError, TypeError) as error:
         raise InvalidAnswer(f"these are no {member} of a CapsNet service") from error
     return [from_json(failed if "problem" in one else kind, one) for one in each]
+
+
+def former(name: str, method: M) -> M:
+    """The method under the name of the last release, with a `DeprecationWarning` at each call."""
+    text = f"{name} is a former name of {method.__name__}, which works for one release more"
+
+    @wraps(method)
+    def renamed(*given: Any, **options: Any) -> Any:
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return method(*given, **options)
+
+    renamed.__deprecated__ = text  # type: ignore[attr-defined]
+    return cast("M", renamed)

@@ -53,6 +53,7 @@ class CapsNet(CapsNetMethods):
         api_key: if the service wants one.
         timeout_s: deadline of each request, its repetitions included.
         connections: requests that are sent side by side, for many images.
+        bulk: whether the service may compute all other requests first.
 
     Raises:
         Problem: the service refused a request or could not answer it.
@@ -69,10 +70,11 @@ class CapsNet(CapsNetMethods):
         api_key: str | None = None,
         timeout_s: float = 30.0,
         connections: int = 4,
+        bulk: bool = False,
     ) -> None:
         self.timeout_s = timeout_s
         self.connections = connections
-        options = client_options(url, api_key)
+        options = client_options(url, api_key, bulk=bulk)
         transport = DeadlineTransport(options["base_url"])
         self._http = httpx.Client(**options, transport=transport)
         self._limits: Limits | None = None
@@ -154,6 +156,7 @@ class AsyncCapsNet(AsyncCapsNetMethods):
         api_key: see `CapsNet`.
         timeout_s: see `CapsNet`.
         connections: see `CapsNet`.
+        bulk: see `CapsNet`.
     """
 
     def __init__(
@@ -163,10 +166,11 @@ class AsyncCapsNet(AsyncCapsNetMethods):
         api_key: str | None = None,
         timeout_s: float = 30.0,
         connections: int = 4,
+        bulk: bool = False,
     ) -> None:
         self.timeout_s = timeout_s
         self.connections = connections
-        self._http = httpx.AsyncClient(**client_options(url, api_key))
+        self._http = httpx.AsyncClient(**client_options(url, api_key, bulk=bulk))
         self._limits: Limits | None = None
 
     async def __aenter__(self) -> Self:

@@ -30,7 +30,7 @@ MAX_ANSWER_BYTES = 60_000_000
 """An answer may have this many bytes, inflated: several times the largest of the service."""
 
 
-def client_options(url: str | None, api_key: str | None) -> dict[str, Any]:
+def client_options(url: str | None, api_key: str | None, *, bulk: bool = False) -> dict[str, Any]:
     """What httpx's clients are made with.
 
     Raises:
@@ -40,6 +40,8 @@ def client_options(url: str | None, api_key: str | None) -> dict[str, Any]:
         "User-Agent": f"capsnet-client/{version('capsnet-client')}",
         "Accept-Encoding": "gzip",  # which `Content` inflates within bounds
     }
+    if bulk:
+        headers["X-Priority"] = "bulk"
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
     base_url = url or os.environ.get("CAPSNET_URL") or DEFAULT_URL

@@ -26,7 +26,7 @@ Method = Literal["temperature", "isotonic"]
 Input = Literal["presence", "log-presence"]
 COVERAGES = (*(round(0.5 + step / 100, 2) for step in range(50)), 0.995, 0.999)
 """The coverages for which a bundle has thresholds."""
-_LEAST = 1e-12
+_MIN_PRESENCE = 1e-12
 """The least presence whose logarithm is taken."""
 
 
@@ -132,7 +132,7 @@ class Confidence:
 def score_classes(presence: Floats, temperature: float, kind: Input) -> Doubles:
     """Compute softmax(T z), (N, K), with z the presence (N, K) or its logarithm."""
     exact = presence.astype(np.float64)
-    logits = temperature * (np.log(exact.clip(_LEAST)) if kind == "log-presence" else exact)
+    logits = temperature * (np.log(exact.clip(_MIN_PRESENCE)) if kind == "log-presence" else exact)
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 

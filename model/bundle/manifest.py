@@ -20,15 +20,23 @@ from model.bundle.novelty import NoveltyRule
 SCHEMA_VERSION = 2
 SHOWN = 3
 """Channels that figures show: red, green and blue."""
-MOST_CHANNELS = 16
+MAX_CHANNELS = 16
 """Images have at most this many channels."""
 PreprocessRule = Literal["digit", "pair", "stretch", "crop"]
 PresenceKind = Literal["length", "activation", "probability"]
 Offer = Literal["decode", "trace", "neighbours"]
 GraphRole = Literal[
-    "encoder", "encoder.batch", "encoder.fp16", "encoder.any-size", "decoder", "routing"
+    "encoder",
+    "encoder.batch",
+    "encoder.fp16",
+    "encoder.int8",
+    "encoder.any-size",
+    "decoder",
+    "routing",
 ]
 ANY_SIZE: GraphRole = "encoder.any-size"
+HALF: GraphRole = "encoder.fp16"
+EIGHT_BITS: GraphRole = "encoder.int8"
 _RULES: dict[str, type[NoveltyRule | Confidence | Explained | Health]] = {
     "novelty": NoveltyRule,
     "confidence": Confidence,
@@ -115,6 +123,8 @@ class Manifest:
     """The effect of storing weights in 16 bits, measured on training images kept for validation."""
     half_precision: dict[str, Any] = field(default_factory=dict)
     """The effect of the float16 encoder, measured on the CPU on the same images."""
+    eight_bits: dict[str, Any] = field(default_factory=dict)
+    """The effect of the encoder in 8 bits, measured on the same images."""
     mask_threshold: float | None = None
     """The threshold that assigns pixels to the digits of a pair: see `model.views.masks`."""
     training: dict[str, Any] = field(default_factory=dict)
@@ -169,9 +179,9 @@ class Manifest:
     def _check_sizes(self) -> None:
         if (self.preprocess == "pair") != (self.mask_threshold is not None):
             raise ValueError("bundles for pairs of digits, and only they, have a mask threshold")
-        most = MOST_CHANNELS if self.preprocess == "crop" else 1
+        most = MAX_CHANNELS if self.preprocess == "crop" else 1
         if not 1 <= self.channels <= most:
-            raise ValueError(f"images have 1 channel, or up to {MOST_CHANNELS} where cropped")
+            raise ValueError(f"images have 1 channel, or up to {MAX_CHANNELS} where cropped")
         if self.shown_channels and len(self.shown_channels) != SHOWN:
             raise ValueError(f"figures show {SHOWN} channels, not {len(self.shown_channels)}")
         if not all(0 <= channel < self.channels for channel in self.shown_channels):

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 _POINTS = (0, 1, -1, 1 / 2, -2, -1 / 2, 3, 3 / 4)
 """The points of interpolation. Of the sets of points that were tried, this one has the least
 rounding error."""
-_LARGEST_TILE = 5
+_MAX_TILE = 5
 """Outputs; beyond it rounding errors grow faster than the gain."""
 
 Matrix = NDArray[np.float64]
@@ -76,7 +76,7 @@ def tile_size(outputs: int, taps: int, stride: int) -> int | None:
     """
     if taps < stride:
         return None
-    most = min(_LARGEST_TILE, outputs, len(_POINTS) + 2 - math.ceil(taps / stride))
+    most = min(_MAX_TILE, outputs, len(_POINTS) + 2 - math.ceil(taps / stride))
     return min(
         range(1, most + 1),
         key=lambda size: math.ceil(outputs / size) * ((size - 1) * stride + taps),

@@ -15,7 +15,7 @@ from model.preprocess.pixels import WHITE, Floats
 
 SIGNATURE = b"\x93NUMPY"
 """The first bytes of a `.npy` file."""
-MOST_CHANNELS = 16
+MAX_CHANNELS = 16
 """A picture may have this many channels."""
 _HEADER = re.compile(
     rb"\{'descr': '([<>|](?:u1|u2|f4|f8))', 'fortran_order': (True|False), "
@@ -57,8 +57,8 @@ def read_array_header(content: bytes) -> ArrayHeader:
         )
     dtype, order, *sizes = header.groups()
     height, width, channels = (int(size or 1) for size in sizes)
-    if not min(height, width, channels) or channels > MOST_CHANNELS:
-        raise ValueError(f"a picture has pixels, and 1 to {MOST_CHANNELS} channels")
+    if not min(height, width, channels) or channels > MAX_CHANNELS:
+        raise ValueError(f"a picture has pixels, and 1 to {MAX_CHANNELS} channels")
     kind, offset = np.dtype(dtype.decode()), start + length
     if len(content) - offset != height * width * channels * kind.itemsize:
         raise ValueError("the array is truncated, or longer than its header says")

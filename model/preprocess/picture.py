@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # processes that decode do not import pydantic
 Fit = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
 
 
-MOST_TIMES = 4
+MAX_TIMES = 4
 """A network of any size takes a picture of at most this many times its own pixels."""
 
 
@@ -69,7 +69,7 @@ def prepare(
     native = upright.size == (width, height)
     chosen = fit if fit != "auto" else ("none" if native else rule)
     if chosen == "none" and not (native or (any_size and _is_larger(upright, width, height))):
-        wanted = f"{width}x{height} pixels{f', or up to {MOST_TIMES} times as many' * any_size}"
+        wanted = f"{width}x{height} pixels{f', or up to {MAX_TIMES} times as many' * any_size}"
         raise PreprocessError(f"fit=none needs {wanted}, not {upright.width}x{upright.height}")
     if rule == "crop":
         if chosen in ("digit", "pair"):
@@ -110,7 +110,7 @@ def _is_larger(picture: Image.Image, width: int, height: int) -> bool:
     """Return whether a network of any size takes the image."""
     pixels = picture.width * picture.height
     covers = picture.width >= width and picture.height >= height
-    return covers and pixels <= MOST_TIMES * width * height
+    return covers and pixels <= MAX_TIMES * width * height
 
 
 def to_grey(picture: Image.Image) -> Floats:

@@ -23,7 +23,6 @@ NAMES = (
     "equivariance",
     "occlusion",
     "segment",
-    "trajectory",
     "rivals",
     "morph",
     "neighbours",

@@ -2,12 +2,14 @@
 
 A capsule's length is meant to be invariant: a moved seven is as much a seven. Its direction is
 meant to be equivariant: it changes as the image does (paper, section 1). So an image is moved,
-rotated or scaled step by step, by fractions of a pixel, and encoded at every step.
+rotated or scaled step by step, by fractions of a pixel, and encoded at every step. The poses of the
+steps form a path.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -19,9 +21,10 @@ from model.bundle import Manifest
 from model.canvas import enlarge
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
-from model.views.answers import CapsuleAnswer, Inner, Poses, Vector, answer_fields
+from model.views.answers import CapsuleAnswer, Inner, Matrix, Number, Poses, Vector, answer_fields
 from model.views.figure import draw_figure, spaced
 from model.views.net import Net, encode_all, encode_picture
+from model.views.path import Path, draw_path, step_colours, trace_path
 from model.views.query import TargetQuery
 from model.views.view import View
 
@@ -48,6 +51,8 @@ DEFAULTS: dict[Transform, tuple[float, float]] = {
 """The default range of each transform."""
 THUMBNAILS = 13
 """The drawing shows at most this many images, evenly spaced."""
+_STRIP_PX, _CHART_PX, _PATH_PX = 100, 240, 560
+"""The heights of the images, of a chart and of the path in the drawing."""
 _COLOURED, _OTHERS = 3, "#b4b9c0"
 """This many pose dimensions are drawn in colour, the others in this grey."""
 _UNITS: dict[Transform, str] = {
@@ -199,6 +204,18 @@ class EquivarianceAnswer(CapsuleAnswer):
     labels: list[int] = Field(description="The most present class at each step.")
     angles_deg: Vector | None = Field(description="To the untransformed pose; null without poses.")
     poses: Poses | None = Field(description="Of the class at each step; null without poses.")
+    points: Matrix | None = Field(
+        description="(steps, 2), centred: the path of the pose, in the plane in which it varies "
+        "most; null without poses."
+    )
+    explained: Vector | None = Field(
+        description="(2,), share of the pose's variance along x and along y of `points`; null "
+        "without poses."
+    )
+    straightness: Number | None = Field(
+        description="Distance between the ends of the path over the length of the path, in all "
+        "dimensions, from 0 to 1; null without poses."
+    )
     images: Inner[list[Floats]]
     """The image (C, H, W) at each step."""
     rivals: Inner[Floats]
@@ -210,7 +227,10 @@ class EquivarianceAnswer(CapsuleAnswer):
 async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) -> EquivarianceAnswer:
     """Transform an image step by step and encode each.
 
-    In an equivariant network, the length stays and the pose changes with the image.
+    In an equivariant network, the length stays and the pose changes with the image. The path of the
+    pose lies in the plane of the two directions in which the pose varies most. Each image and each
+    transform has its own plane. A straight path means that the transform moves the pose in one
+    direction. It does not mean that the prediction is correct, or that the presence stays.
     """
     walk = query.walk()
     capsule = (await encode_picture(net, picture)).capsule(query.target)
@@ -218,6 +238,7 @@ async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) ->
     images = await net.aside(walk.images, picture.image)
     presence, all_poses = await encode_all(net, images)
     poses, has_poses = all_poses[:, label], net.manifest.class_dim > 0
+    path = trace_path(poses) if has_poses else None
     return EquivarianceAnswer(
         **answer_fields(net.manifest, capsule),
         transform=walk.transform,
@@ -226,6 +247,9 @@ async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) ->
         labels=presence.argmax(axis=1).tolist(),
         angles_deg=angles_deg(poses, capsule.pose) if has_poses else None,
         poses=poses if has_poses else None,
+        points=path.points if path else None,
+        explained=path.explained if path else None,
+        straightness=path.straightness if path else None,
         images=images,
         rivals=np.delete(presence, label, axis=1).max(axis=1, initial=0),
         presence=net.manifest.presence,
@@ -233,39 +257,62 @@ async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) ->
 
 
 def draw(answer: EquivarianceAnswer, query: EquivarianceQuery) -> bytes:  # noqa: ARG001
-    """The images, presence and, where there are poses, their angles and numbers."""
-    name = answer.class_name
+    """The images, presence and, where there are poses, their angles, numbers and path."""
     charts: list[tuple[str, Floats]] = [
         (answer.presence, np.column_stack((answer.lengths, answer.rivals)))
     ]
-    poses = answer.poses
+    poses, path = answer.poses, _path_of(answer)
     if poses is not None and answer.angles_deg is not None:
-        angle = f"degrees between the pose of {name} and that of the unmoved picture"
+        angle = f"degrees between the pose of {answer.class_name} and that of the unmoved picture"
         numbers = f"the {poses.shape[1]} numbers of the pose, those that change most in colour"
         charts += [(angle, answer.angles_deg), (numbers, poses)]
-    shown = spaced(len(answer.images), THUMBNAILS)
-    heights = (100, 240 * len(charts))
+    heights = (_STRIP_PX, _CHART_PX * len(charts), *([_PATH_PX] if path else []))
 
     def fill(figure: Figure) -> None:
         figure.set_layout_engine("constrained")
-        strip, curves = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
-        places = strip.subplots(1, len(shown), squeeze=False)[0]
+        parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+        colours = step_colours(len(answer.values))
+        shown = spaced(len(answer.images), THUMBNAILS)
+        places = parts[0].subplots(1, len(shown), squeeze=False)[0]
         for axes, step in zip(places, shown, strict=True):
             axes.imshow(enlarge(answer.images[step], 1).convert("RGB"), interpolation="nearest")
             axes.set(xticks=[], yticks=[], xlabel=f"{answer.values[step]:.3g}")
-        rows = curves.subplots(len(charts), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, (title, values) in zip(rows, charts, strict=True):
-            if values is poses:
-                _draw_poses(axes, answer.values, poses)
-            else:
-                axes.plot(answer.values, values)
+            for spine in axes.spines.values():
+                spine.set(color=colours[step], linewidth=3)
+        rows = parts[1].subplots(len(charts), 1, sharex=True, squeeze=False)[:, 0]
+        _draw_charts(rows, charts, answer)
+        if path:
+            axes = parts[2].subplots()
+            draw_path(axes, path, answer.lengths, colours)
+            title = f"path of the pose, straightness {path.straightness:.2f}"
             axes.set_title(title, loc="left", fontsize="medium")
-            axes.grid(alpha=0.4)
-        rows[0].legend([name, "most present other class"], fontsize="small")
-        rows[0].set_ylim(0, 1)
-        rows[-1].set_xlabel(_UNITS[answer.transform])
+            for step in shown:
+                text, point = f"{answer.values[step]:.3g}", path.points[step]
+                axes.annotate(text, point, (6, 6), textcoords="offset points", fontsize=8)
 
     return draw_figure(fill, width_px=900, height_px=sum(heights))
+
+
+def _path_of(answer: EquivarianceAnswer) -> Path | None:
+    if answer.points is None or answer.explained is None or answer.straightness is None:
+        return None
+    return Path(answer.points, answer.explained, answer.straightness)
+
+
+def _draw_charts(
+    rows: Sequence[Axes], charts: list[tuple[str, Floats]], answer: EquivarianceAnswer
+) -> None:
+    """Draw presence, angles and numbers over the values of the transform."""
+    for axes, (title, values) in zip(rows, charts, strict=True):
+        if values is answer.poses:
+            _draw_poses(axes, answer.values, values)
+        else:
+            axes.plot(answer.values, values)
+        axes.set_title(title, loc="left", fontsize="medium")
+        axes.grid(alpha=0.4)
+    rows[0].legend([answer.class_name, "most present other class"], fontsize="small")
+    rows[0].set_ylim(0, 1)
+    rows[-1].set_xlabel(_UNITS[answer.transform])
 
 
 def _draw_poses(axes: Axes, values: list[float], poses: Floats) -> None:
@@ -286,4 +333,5 @@ VIEW = View(
     large=True,
     draw=draw,
     slow=True,
+    former_path="/trajectory",
 )

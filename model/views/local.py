@@ -36,7 +36,7 @@ class LocalNet:
     @property
     def manifest(self) -> Manifest:
         """The manifest of its bundle."""
-        return self.runtime.bundle.manifest
+        return self.runtime.manifest
 
     async def encode(self, images: Sequence[Floats]) -> list[Encoding[Floats] | Exception]:
         """Encode images in batches; one by one where their sizes differ."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
+from model.views.former import former
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from model.views.routing_off import RoutingOffAnswer
     from model.views.segment import SegmentAnswer
     from model.views.sweep import SweepAnswer
-    from model.views.trajectory import TrajectoryAnswer
     from model.views.view import A, Q, View
 
 
@@ -288,7 +289,11 @@ class ViewMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -395,56 +400,6 @@ class ViewMethods:
 
         return self._ask(VIEW, (image,), {"count": count, "fit": fit, "polarity": polarity})
 
-    def trajectory(
-        self,
-        image: Picture,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> TrajectoryAnswer:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and other transforms have other planes. A straight path means that the transform
-        moves the pose in one direction. It does not mean that the prediction is correct, or that
-        the presence stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label. The default is the longest capsule's.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.trajectory import VIEW  # noqa: PLC0415
-
-        return self._ask(
-            VIEW,
-            (image,),
-            {
-                "transform": transform,
-                "start": start,
-                "stop": stop,
-                "steps": steps,
-                "target": target,
-                "fit": fit,
-                "polarity": polarity,
-            },
-        )
-
     def rivals(
         self,
         image: Picture,
@@ -541,3 +496,5 @@ class ViewMethods:
         return self._ask(
             VIEW, (image,), {"count": count, "target": target, "fit": fit, "polarity": polarity}
         )
+
+    trajectory = former("trajectory", equivariance)

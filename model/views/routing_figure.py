@@ -24,7 +24,7 @@ _STROKE = 0.45
 """The brightness of the image under the support."""
 _GAP, _HEAD, _SCALE = 16, 56, 46
 """Pixels between panels, above them for titles, and below them for the scale of support."""
-_MOST_PX = 2_500_000
+_MAX_PX = 2_500_000
 """The most pixels of all panels: matplotlib takes half a second for them."""
 
 
@@ -42,7 +42,7 @@ def draw_routing(answer: RoutingAnswer, query: RoutingQuery) -> bytes:
     steps = [len(answer.iterations) + 1, *map(len, hidden.values())]
     columns = max(steps)
     panels = (rows, columns, *answer.image.shape)
-    scale = fit_scale(query.scale, panels, most_px=_MOST_PX)
+    scale = fit_scale(query.scale, panels, max_px=_MAX_PX)
     _, height, width = (scale * size for size in answer.image.shape)
     width_px, height_px = _GAP + columns * (width + _GAP), _GAP + rows * (_HEAD + height) + _SCALE
 

@@ -25,11 +25,17 @@ from service.telemetry import logs, timings
 from service.telemetry.tracing import hide_target
 
 TIMEOUT_HEADER = "X-Request-Timeout"
+PRIORITY_HEADER = "X-Priority"
+PRIORITIES = ("interactive", "bulk")
+"""The values of this header, the default first."""
 MODEL_HEADER = "X-Model"
 """The header that names the model of a PNG: `name; version=...`."""
 TENSOR_HEADER = "Inference-Header-Content-Length"
 """The header with the number of bytes of JSON before the tensors (Open Inference Protocol)."""
-_SENT = ["Content-Type", "Content-Encoding", KEY_HEADER, REQUEST_ID, TIMEOUT_HEADER, TENSOR_HEADER]
+_SENT = [
+    *("Content-Type", "Content-Encoding", KEY_HEADER, REQUEST_ID, TIMEOUT_HEADER, PRIORITY_HEADER),
+    TENSOR_HEADER,
+]
 _ANSWERED = ["Retry-After", "Server-Timing", MODEL_HEADER, REQUEST_ID, TENSOR_HEADER]
 CLIENT_LEFT = 499
 """The status that is logged for a request whose client did not wait for an answer, as in nginx."""

@@ -33,7 +33,7 @@ from service.errors import (
 from service.http.keys import Permission
 from service.http.middleware import MODEL_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
-from service.http.openapi import TIMEOUT_PARAMETER, png_answer
+from service.http.openapi import PRIORITY_PARAMETER, TIMEOUT_PARAMETER, png_answer
 from service.http.problems import PROBES, invalid
 from service.http.request import Request
 from service.inference.price import open_meter
@@ -152,7 +152,7 @@ class Route(APIRoute):
         ]
         for raised, applies in own:
             self.problems.update(raised if applies else ())
-        timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_models else {}
+        headers = {"parameters": [TIMEOUT_PARAMETER, PRIORITY_PARAMETER]} if needs_models else {}
         summary, description = _describe(handler)
         super().__init__(
             path,
@@ -163,7 +163,7 @@ class Route(APIRoute):
             response_model=None if plain else returned,
             response_class=returned if plain else JSONResponse,
             responses={"4XX": {}, **png},  # by which FastAPI adds none of its own; see `complete`
-            openapi_extra={**timeout, **(openapi or {})},
+            openapi_extra={**headers, **(openapi or {})},
             **options,
         )
         self.app = self._run_in_time if needs_models else self._run
@@ -183,13 +183,13 @@ class Route(APIRoute):
         """The route as an ASGI app, with the networks that are loaded.
 
         Raises:
-            InvalidParameter: the request's time limit is none.
+            InvalidParameter: the request's time limit is none, or its priority is unknown.
             Closed: nothing is loaded yet.
             RateLimited: the client has asked for too many rows.
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send, max_cost=self._max_cost, limited=self._limited)
-        limit_s, meter = request.limit_s, open_meter()
+        limit_s, request.job.bulk, meter = request.limit_s, request.is_bulk, open_meter()
         request.engine = request.context.engine
         request.charge()
         try:

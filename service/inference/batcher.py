@@ -24,6 +24,8 @@ from service.telemetry.reports import BatchReport
 log = logging.getLogger(__name__)
 QUICK_S = 0.01
 """A batch that takes less may be computed on the event loop."""
+_BULK_S = 0.025
+"""A batch of bulk jobs takes about this long, because interactive jobs wait for its end."""
 
 
 class Results(NamedTuple):
@@ -73,20 +75,35 @@ class Queue:
     row_s: Callable[[], float] = lambda: math.inf
     """Seconds that one row takes; infinite where only the batcher's thread may compute rows."""
     calls: list[_Call] = field(default_factory=list, init=False)
-    """The calls with waiting rows, ordered by the arrival of their jobs."""
+    """The calls with waiting rows, in the order of their jobs' turns."""
     last_s: float = field(default=0.0, init=False)
     last_rows: int = field(default=1, init=False)
     """Seconds and rows of the last batch."""
 
     @property
+    def next_is_bulk(self) -> bool:
+        """Whether the next batch is of bulk jobs."""
+        return bool(self.calls) and self.calls[0].job.bulk
+
+    @property
+    def most_rows(self) -> int:
+        """The largest next batch."""
+        row_s = self.row_s() if self.next_is_bulk else math.inf
+        return (
+            self.max_rows if math.isinf(row_s) else min(self.max_rows, max(1, int(_BULK_S / row_s)))
+        )
+
+    @property
     def expected_s(self) -> float:
         """The expected seconds of the next batch: the last one's, scaled down to fewer rows."""
-        rows = 0
+        rows, most_rows = 0, self.most_rows
         for call in self.calls:
-            rows += 0 if call.future.done() else len(call.rows) - call.taken
-            if rows >= self.max_rows:
+            if call.job.bulk != self.next_is_bulk:
                 break
-        return self.last_s * min(1.0, min(rows, self.max_rows) / self.last_rows)
+            rows += 0 if call.future.done() else len(call.rows) - call.taken
+            if rows >= most_rows:
+                break
+        return self.last_s * min(1.0, min(rows, most_rows) / self.last_rows)
 
 
 class Batcher:
@@ -96,11 +113,14 @@ class Batcher:
 
     In the service, each graph of each bundle has a queue. The next batch is of the queue whose
     first job arrived first, so no queue starves and the later rows of a job come before those of
-    later jobs. Rows whose caller has left are skipped. Rows that cannot be computed before their
-    deadline are answered with `DeadlineExceeded`. A batch that fails is retried by halves, so that
-    a bad row fails alone. Rows that take less than `QUICK_S` are computed on the event loop: those
-    of a lone caller always, because waking a thread takes longer than a small network; those of
-    several if there is no second core for the thread.
+    later jobs. Bulk jobs come after all interactive ones and share no batch with them; their
+    batches are short.
+
+    Rows whose caller has left are skipped. Rows that cannot be computed before their deadline are
+    answered with `DeadlineExceeded`. A batch that fails is retried by halves, so that a bad row
+    fails alone. Rows that take less than `QUICK_S` are computed on the event loop: those of a lone
+    caller always, because waking a thread takes longer than a small network; those of several if
+    there is no second core for the thread.
 
     Args:
         queues: by the key that callers name.
@@ -163,7 +183,7 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise Closed("the service is shutting down")
-            insort(self._queues[key].calls, call, key=lambda queued: queued.job.arrived)
+            insort(self._queues[key].calls, call, key=lambda queued: queued.job.turn)
         loop.call_soon(self._run_here)  # after the rows that come at the same time
         return call.future
 
@@ -247,16 +267,16 @@ class Batcher:
         """
         key, queue = min(
             ((key, queue) for key, queue in self._queues.items() if queue.calls),
-            key=lambda item: item[1].calls[0].job.arrived,
+            key=lambda item: item[1].calls[0].job.turn,
         )
-        now = self._clock()
+        now, most_rows, bulk = self._clock(), queue.most_rows, queue.next_is_bulk
         ends = now + queue.expected_s
         batch: list[_Row] = []
         expired: list[_Outcome] = []
-        while queue.calls and len(batch) < queue.max_rows:
+        while queue.calls and len(batch) < most_rows and queue.next_is_bulk == bulk:
             call = queue.calls[0]
             if not call.future.done():  # its caller has not left
-                rows = call.rows[call.taken : call.taken + queue.max_rows - len(batch)]
+                rows = call.rows[call.taken : call.taken + most_rows - len(batch)]
                 if call.job.deadline < ends:
                     expired.append((call, DeadlineExceeded("the deadline would pass in the queue")))
                 else:

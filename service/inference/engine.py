@@ -16,6 +16,7 @@ from model.bundle.samples import Sample
 from model.outputs import Graph
 from model.runtime import Array, DeviceLostError, Runtime
 from service.inference.batcher import Batcher, BatcherLost, Queue
+from service.inference.encodings import Encodings
 from service.inference.job import Job
 from service.inference.price import row_prices
 from service.telemetry import timings
@@ -42,6 +43,8 @@ class Engine:
     """The price of a row of each graph, by model name: see `row_prices`."""
     answers: dict[Hashable, bytes] = field(default_factory=dict)
     """Serialised answers that only another engine changes."""
+    encodings: Encodings = field(default_factory=Encodings)
+    """The encodings of recent images."""
 
     def default_model(self, wanted: str) -> str:
         """Return the model of requests that name none: the wanted one, or the only one."""
@@ -94,10 +97,11 @@ def open_engine(
     on_batch: Callable[[BatchReport], None] = lambda _report: None,
     on_lost: Callable[[Exception], None] = lambda _error: None,
     one_core: bool = False,
+    encoding_cache_bytes: int = 0,
 ) -> Engine:
     """Start an engine in this process: a queue for each graph of each bundle, and one thread.
 
-    See `Batcher` for the arguments.
+    See `Batcher` and `Encodings` for the arguments.
 
     Raises:
         model.runtime.DeviceError: the device that was asked for does not work.
@@ -120,7 +124,7 @@ def open_engine(
         queues, warm_up=warm_up, on_batch=on_batch, on_lost=on_lost, one_core=one_core
     )
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
-    manifests = {name: runtime.bundle.manifest for name, runtime in runtimes.items()}
+    manifests = {name: runtime.manifest for name, runtime in runtimes.items()}
     samples = {name: runtime.bundle.samples for name, runtime in runtimes.items()}
     prices = row_prices(
         {
@@ -129,7 +133,8 @@ def open_engine(
             for graph in get_args(Graph)
         }
     )
-    return Engine(batcher, manifests, providers, samples, prices)
+    encodings = Encodings(encoding_cache_bytes)
+    return Engine(batcher, manifests, providers, samples, prices, encodings=encodings)
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:

@@ -35,12 +35,14 @@ class Closed(Exception):
 
 @dataclass(eq=False)
 class Job:
-    """A request in the queue. Its rows are ordered by its arrival."""
+    """A request in the queue. Its rows are ordered by its arrival, those of bulk jobs last."""
 
     arrived: float
     """When the job arrived, in seconds of `time.monotonic`."""
     deadline: float = math.inf
     """When the client stops waiting, in the same seconds."""
+    bulk: bool = False
+    """Whether the job only takes what interactive jobs leave."""
     cost: int = 1
     """The rows that the job needs in all, as far as known when it is admitted."""
     waiting: int = 0
@@ -48,14 +50,20 @@ class Job:
     computed_s: float = 0.0
     """This job's share of the seconds of its batches so far."""
 
+    @property
+    def turn(self) -> tuple[bool, float]:
+        """The job's place in a queue: the least comes first."""
+        return (self.bulk, self.arrived)
+
 
 class Admission:
     """Decides which jobs may wait, by the rows before them and the rate at which rows are computed.
 
-    For one event loop alone.
+    Interactive jobs are admitted as if there were no bulk jobs. For one event loop alone.
 
     Args:
-        limit: most rows that wait or are computed; no job may cost more.
+        limit: most rows of interactive jobs that wait or are computed; no job may cost more. Bulk
+            jobs may have half as many, or one job alone.
         turn_rows: a job computes so many rows, then others have their turn.
         clock: monotonic seconds.
     """
@@ -72,6 +80,7 @@ class Admission:
         self._jobs: set[Job] = set()
         self.waiting = 0
         """Rows of admitted jobs without a result."""
+        self._bulk_waiting = 0
         self._rows = self._seconds = 0.0
         self._changed = 0.0
         """When the last result came, or the first row after there were none."""
@@ -95,14 +104,14 @@ class Admission:
         self._check(job)
         if not self.waiting:
             self._changed = self._clock()
-        self.waiting += job.cost
         job.waiting = job.cost
+        self._add(job, job.cost)
         self._jobs.add(job)
 
     def release(self, job: Job) -> None:
         """Take back the rows of a job that are not computed."""
         self._jobs.discard(job)
-        self.waiting -= job.waiting
+        self._add(job, -job.waiting)
         job.waiting = 0
 
     def _check(self, job: Job) -> None:
@@ -113,19 +122,25 @@ class Admission:
         if left_s <= 0:
             raise DeadlineExceeded("the deadline had passed before the request was admitted")
         wait_s = self._rows_before(job) / self.rate if self.rate else 0.0
-        if wait_s >= left_s or self.waiting + job.cost > self.limit:
+        if wait_s >= left_s or not self._has_room(job):
             wait_s = min(wait_s or _UNKNOWN_S, MAX_RETRY_S / _JITTER)
             raise QueueFull(wait_s * random.uniform(1, _JITTER))  # noqa: S311
+
+    def _has_room(self, job: Job) -> bool:
+        if job.bulk:
+            return not self._bulk_waiting or self._bulk_waiting + job.cost <= self.limit // 2
+        return self.waiting - self._bulk_waiting + job.cost <= self.limit
 
     def _rows_before(self, job: Job) -> int:
         """The rows of others that are computed before a job's last one.
 
-        Other jobs have as many turns until then as this one.
+        Other jobs have as many turns until then as this one. Interactive jobs wait for no bulk job.
         """
-        if job.cost + self.waiting <= self._turn_rows or math.isinf(self._turn_rows):
-            return self.waiting
+        before = self.waiting if job.bulk else self.waiting - self._bulk_waiting
+        if job.cost + before <= self._turn_rows or math.isinf(self._turn_rows):
+            return before
         most = math.ceil(job.cost / self._turn_rows) * int(self._turn_rows)
-        return sum(min(other.waiting, most) for other in self._jobs)
+        return sum(min(other.waiting, most) for other in self._jobs if job.bulk or not other.bulk)
 
     def record_completed(self, job: Job, rows: int, seconds: float | None = None) -> None:
         """Count rows of a job as computed.
@@ -140,6 +155,14 @@ class Admission:
         self._rows = _MEMORY * self._rows + rows
         self._seconds = _MEMORY * self._seconds + seconds
         self._changed = now
-        computed = min(rows, job.waiting)
-        self.waiting -= computed
-        job.waiting -= computed
+        self.record_found(job, rows)
+
+    def record_found(self, job: Job, rows: int) -> None:
+        """Count rows of a job as done, where nothing had to be computed."""
+        done = min(rows, job.waiting)
+        self._add(job, -done)
+        job.waiting -= done
+
+    def _add(self, job: Job, rows: int) -> None:
+        self.waiting += rows
+        self._bulk_waiting += rows if job.bulk else 0

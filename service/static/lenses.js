@@ -3,6 +3,7 @@
 import { remember } from "./address.js";
 import { drawCompare } from "./compare.js";
 import { find } from "./dom.js";
+import { drawHealth } from "./health.js";
 import { lens } from "./lens.js";
 import { offers } from "./models.js";
 import { showEnds } from "./pose.js";
@@ -30,6 +31,7 @@ export class Lenses {
       pose: { show: showEnds }, // its sliders come with every scene
       sweep: lens(find("sweep"), drawSweep),
       routing: lens(find("routing"), drawRouting),
+      health: lens(find("health"), drawHealth),
       compare: lens(find("compare"), (shown, wanted) => drawCompare(shown, others(shown.model), wanted)),
     };
     this.tabs = tabs(document.querySelector(".lenses [role=tablist]"), (panel, picked) => {
@@ -61,8 +63,8 @@ export class Lenses {
   offer(model) {
     this.model = model;
     this.tellLimits();
-    const isOffered = (panel) => !this.needs[panel] || offers(model, this.needs[panel]);
-    this.tabs.offer((panel) => (panel === "compare" ? this.others(model).length : isOffered(panel)));
+    const further = { compare: this.others(model).length > 0, health: Boolean(model.health) };
+    this.tabs.offer((panel) => further[panel] ?? (!this.needs[panel] || offers(model, this.needs[panel])));
   }
 
   /** Add the tab and the panel of a view, once. */
@@ -70,8 +72,8 @@ export class Lenses {
     const name = panelId(view.name);
     if (this.lenses[name]) return;
     const { tab, panel } = panelOf(view);
-    find("compare").before(panel);
-    this.tabs.add(tab, find("tab-compare"));
+    find("health").before(panel);
+    this.tabs.add(tab, find("tab-health"));
     this.needs[name] = view.needs;
     this.views[name] = view.path.slice(1);
     this.lenses[name] = lens(panel, (shown, wanted) => drawView(view, shown, wanted));

@@ -14,7 +14,7 @@ import { fetchSample } from "./samples.js";
 import { drawWalk, usedByWalk } from "./walk.js";
 
 /** What the page shows in another way. */
-const SHOWN = new Set(["classify", "reconstruct", "perturb", "decode", "sweep", "routing", "routing_off", "trajectory", "segment_image"]);
+const SHOWN = new Set(["classify", "reconstruct", "perturb", "decode", "sweep", "routing", "routing_off", "segment_image"]);
 /** What the page chooses itself. */
 const CHOSEN = new Set(["model", "target", "fit", "polarity", "scale"]);
 /** Views whose answer is drawn by hand, and which values it took for empty fields. */
@@ -38,7 +38,7 @@ const NOTED = { rivals: ["best_drawn"] };
 export async function loadViews() {
   const { paths, components } = await ask("/openapi.json");
   return Object.entries(paths)
-    .filter(([, { post }]) => post && draws(post) && pictures(post) && !SHOWN.has(post.operationId))
+    .filter(([, { post }]) => post && !post.deprecated && draws(post) && pictures(post) && !SHOWN.has(post.operationId))
     .map(([path, { post }]) => ({
       path,
       name: post.operationId,
@@ -101,7 +101,7 @@ export async function drawView(view, scene, wanted) {
       const options = { query: query(view, scene, controls), wanted: () => wanted() && newest() };
       const body = upload(scene.picture, ...(other ? [await other.picture()] : []));
       const answer = await ask(view.path, { ...options, body });
-      const shown = await show(view, answer, scene, options);
+      const shown = show(view, answer, scene);
       for (const one of controls) one.refuse("");
       calm();
       result.replaceChildren(...shown);
@@ -120,12 +120,13 @@ export async function drawView(view, scene, wanted) {
     result.replaceChildren(...(blamed ? [] : [make("p", { class: "quiet" }, detail ?? title)]));
   }
 
-  async function show({ name, answer: schema }, answer, { model }, options) {
+  function show({ name, answer: schema }, answer) {
+    const { model } = scene;
     const used = DRAWN[name]?.used?.(answer) ?? answer;
     for (const one of controls) one.use(used[one.name]);
     const note = NOTES[name]?.(answer, model);
     const parts = DRAWN[name]
-      ? await DRAWN[name].draw(answer, scene, options)
+      ? DRAWN[name].draw(answer, scene)
       : renderAnswer(schema, answer, { names: model.class_names, leave: NOTED[name] });
     return [...(note ? [make("p", { class: "lead finding" }, note)] : []), ...parts];
   }

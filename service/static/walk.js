@@ -1,9 +1,7 @@
 /** Equivariance: the picture is transformed step by step; does the length stay, does the pose change with it? */
 
-import { ask, upload } from "./api.js";
 import { chart } from "./chart.js";
 import { make, makeSvg, pixels } from "./dom.js";
-import { offers } from "./models.js";
 
 /** The unit of a transform, and the same transform in CSS. */
 const TRANSFORMS = {
@@ -22,14 +20,13 @@ export function usedByWalk({ transform, values }) {
   return { start: say(values[0], unit), stop: say(values.at(-1), unit) };
 }
 
-/** @returns {Promise<Node[]>} */
-export async function drawWalk(walk, { model, picture, input }, { query, wanted }) {
+/** @returns {Node[]} */
+export function drawWalk(walk, { model, input }) {
   const { unit, css } = TRANSFORMS[walk.transform];
   const label = (value) => say(value, unit);
   const marked = walk.labels.map((longest) => longest !== walk.label);
   const angles = walk.angles_deg ?? [];
   const steepest = Math.max(30, Math.ceil(Math.max(0, ...angles) / 30) * 30);
-  const path = offers(model, "decode") ? await ask("/trajectory", { query, body: upload(picture), wanted }) : null;
   const presence = { title: `${model.presence} of ${walk.class_name}`, values: walk.values, heights: walk.lengths, top: 1, label, unit: "", marked };
   const turned = { title: "angle between this pose and the pose of the untransformed picture", values: walk.values, heights: angles, top: steepest, label, unit: "°" };
   return [
@@ -40,7 +37,7 @@ export async function drawWalk(walk, { model, picture, input }, { query, wanted 
       chart(presence),
       ...(angles.length ? [chart(turned)] : []),
       ...(marked.some(Boolean) ? [make("p", { class: "quiet" }, `Ringed: another class has a higher ${model.presence}.`)] : []),
-      ...(path ? [pathOf(path, walk.values, label)] : []),
+      ...(walk.points ? [pathOf(walk, label)] : []),
     ),
   ];
 }
@@ -70,7 +67,7 @@ function strip(values, input, css, label) {
 }
 
 /** The path of the pose in the plane in which it varies most. */
-function pathOf({ points, explained, straightness, class_name: name }, values, label) {
+function pathOf({ points, explained, straightness, values, class_name: name }, label) {
   const middle = [0, 1].map((axis) => (Math.min(...points.map((one) => one[axis])) + Math.max(...points.map((one) => one[axis]))) / 2);
   const reach = Math.max(...points.flatMap((one) => one.map((at, axis) => Math.abs(at - middle[axis])))) || 1;
   const place = ([x, y]) => [
@@ -85,7 +82,8 @@ function pathOf({ points, explained, straightness, class_name: name }, values, l
   at.forEach(([x, y], step) => drawing.append(makeSvg("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: 5, fill: colourOf(step, at.length) })));
   for (const step of shownOf(at.length)) {
     const [x, y] = at[step];
-    drawing.append(makeSvg("text", { x: (x + 8).toFixed(1), y: (y - 7).toFixed(1) }, label(values[step])));
+    const [aside, anchor] = x > 0.75 * SIDE ? [-8, "end"] : [8, "start"]; // inside the drawing
+    drawing.append(makeSvg("text", { x: (x + aside).toFixed(1), y: (y - 7).toFixed(1), "text-anchor": anchor }, label(values[step])));
   }
   const words = `Horizontal: ${shares[0]} % of the variance of the pose; vertical: ${shares[1]} %. Straightness ${straightness.toFixed(2)}: the distance between the ends over the length of the path.`;
   return make("figure", { class: "chart plane" }, make("figcaption", {}, "path of the pose"), drawing, make("p", { class: "quiet" }, words));

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -17,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.attack.cases import Case, Site
-from tests.attack.client import Report
-from tests.attack.service import ROOT, Service
-from tests.attack.wire import Outcome, Target, exchange, request
+from tests.attack.client import Report, start_client, stop_client
+from tests.attack.service import Service
+from tests.attack.wire import Outcome, exchange, request
 
 ATTACK_LIMIT_S = 45.0
 """Beyond its own seconds, what an attack may take before it is ended."""
@@ -137,24 +134,6 @@ def attack(cases: Sequence[Case], service: Service, seconds: float) -> list[Site
     with ThreadPoolExecutor(1, initializer=yielding) as pool:
         pool.submit(asyncio.run, run_all()).result()
     return sites
-
-
-def start_client(target: Target) -> subprocess.Popen[str]:
-    """The well-behaved client, which asks from now on."""
-    arguments = [str(target.port), *([target.key] if target.key else [])]
-    command = [sys.executable, "-m", "tests.attack.client", *arguments]
-    client = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert client.stdout
-    client.stdout.readline()  # it has begun
-    return client
-
-
-def stop_client(client: subprocess.Popen[str]) -> Report:
-    """What it saw."""
-    output, _ = client.communicate(timeout=60)
-    return Report(**json.loads(output))
 
 
 @contextmanager

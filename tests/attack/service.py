@@ -20,7 +20,11 @@ Door = Literal["open", "admin", "keys", "nginx", "grpc"]
 """The service without keys, with admin keys alone, with API keys too, that behind nginx or gRPC."""
 KEY, ADMIN_KEY = "a-key-of-an-ordinary-client", "a-key-of-an-administrator"
 ROOT = Path(__file__).parents[2]
-_SETTINGS = {"CAPSNET_WORKERS": "2", "CAPSNET_DEVICE": "cpu"}
+_SETTINGS = {
+    "CAPSNET_WORKERS": "2",
+    "CAPSNET_DEVICE": "cpu",
+    "CAPSNET_ENCODING_CACHE_BYTES": "0",  # the quiet client sends one picture again and again
+}
 _API = {"CAPSNET_API_KEYS": f'["{KEY}"]'}
 _ADMIN = {"CAPSNET_ADMIN_KEYS": f'["{ADMIN_KEY}"]'}
 _KEYS: dict[Door, dict[str, str]] = {"open": {}, "admin": _ADMIN}

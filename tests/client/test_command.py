@@ -38,7 +38,6 @@ COMMANDS = {
     "equivariance": ["equivariance", FOUR, "--transform", "shift-x", "--steps", "3"],
     "routing-off": ["routing-off", FOUR],
     "occlusion": ["occlusion", FOUR, "--patch", "14", "--stride", "14", "--dim", "3"],
-    "trajectory": ["trajectory", FOUR, "--transform", "scale", "--steps", "3"],
     "rivals": ["rivals", FOUR, "--count", "3"],
     "morph": ["morph", FOUR, FOUR, "--steps", "3"],
     "neighbours": ["neighbours", FOUR, "--count", "2"],
@@ -160,13 +159,12 @@ def test_commands_are_joined_by_pipes(url: str) -> None:
 
 
 def test_a_view_without_a_display_shows_its_numbers(run: Run) -> None:
-    """Single ones in lines, and a table with a row for each step."""
+    """Single ones in lines, and a table with a row for each step; shorter lists have their own."""
     shown = run(*COMMANDS["equivariance"]).stdout
     assert "transform: shift-x" in shown
     assert all(name in shown for name in ("values", "lengths", "labels", "angles deg"))
-    assert ["-6.000", "0.000", "6.000"] == [
-        line.split("│")[1].strip() for line in shown.splitlines() if line.startswith("│")
-    ]
+    rows = [line.split("│")[1].strip() for line in shown.splitlines() if line.startswith("│")]
+    assert ["-6.000", "0.000", "6.000"] == rows[:3]
 
 
 def test_poses_are_decoded_from_a_file(run: Run, tmp_path: Path) -> None:
@@ -181,6 +179,16 @@ def test_options_of_the_last_release_are_still_taken(run: Run) -> None:
     now = run("sweep", FOUR, "--dims", "3", "--start", "0", "--stop", "0.1", "--json")
     former = run("sweep", FOUR, "--dim", "3", "--from", "0", "--to", "0.1", "--json")
     assert (Exit.OK, json.loads(now.stdout)) == (former.exit_code, json.loads(former.stdout))
+
+
+def test_a_former_command_still_answers_and_says_so(run: Run) -> None:
+    """`trajectory` has the answer of `equivariance`, and a warning on stderr."""
+    options = (FOUR, "--transform", "scale", "--steps", "3", "--json")
+    now = run("equivariance", *options)
+    former = run("trajectory", *options)
+    assert (Exit.OK, json.loads(now.stdout)) == (former.exit_code, json.loads(former.stdout))
+    assert "deprecated" in former.stderr
+    assert "trajectory" not in run("--help").stdout
 
 
 def test_the_version_is_shown() -> None:

@@ -20,7 +20,7 @@ Ask = Callable[[Any], Any]
 CALLS: dict[str, Ask] = {
     "routing_off": lambda capsnet: capsnet.routing_off(FOUR),
     "occlusion": lambda capsnet: capsnet.occlusion(FOUR, patch=14, stride=14),
-    "trajectory": lambda capsnet: capsnet.trajectory(FOUR, transform="shift-y", steps=3),
+    "equivariance": lambda capsnet: capsnet.equivariance(FOUR, transform="shift-y", steps=3),
     "rivals": lambda capsnet: capsnet.rivals(FOUR, count=3),
     "morph": lambda capsnet: capsnet.morph(FOUR, Image.open(FOUR).rotate(20), steps=3),
     "neighbours": lambda capsnet: capsnet.neighbours(FOUR, count=2),
@@ -48,7 +48,7 @@ def test_answers_hold_what_is_documented(capsnet: CapsNet) -> None:
         one.name for one in CALLS["routing_off"](capsnet).variants
     ]
     assert (28, 28) == (len((found := CALLS["occlusion"](capsnet)).map), len(found.map[0]))
-    assert 3 == len(CALLS["trajectory"](capsnet).points)
+    assert 3 == len(CALLS["equivariance"](capsnet).points)
     assert 4 == CALLS["rivals"](capsnet).best_drawn
     assert 2 == len(CALLS["neighbours"](capsnet).neighbours)
     animation = CALLS["morph"](capsnet).animation
@@ -64,3 +64,19 @@ def test_pairs_have_two_answers(capsnet: CapsNet) -> None:
     if "neighbours" not in capsnet.model("multimnist-attention")["offers"]:
         with pytest.raises(CapsNetError, match="does not offer neighbours"):
             capsnet.neighbours(pair, model="multimnist-attention")
+
+
+def test_a_former_name_answers_with_a_warning(capsnet: CapsNet) -> None:
+    """The plain and the asynchronous client, and drawings, still have `trajectory`."""
+
+    async def ask(url: str) -> Any:
+        async with AsyncCapsNet(url) as other:
+            return await other.trajectory(FOUR, steps=2)
+
+    expected = capsnet.equivariance(FOUR, steps=2).to_dict()
+    with pytest.warns(DeprecationWarning, match="former name of equivariance"):
+        assert expected == capsnet.trajectory(FOUR, steps=2).to_dict()
+    with pytest.warns(DeprecationWarning, match="one release more"):
+        assert expected == asyncio.run(ask(capsnet.url)).to_dict()
+    with pytest.warns(DeprecationWarning, match="former name of equivariance"):
+        assert isinstance(capsnet.draw().trajectory(FOUR, steps=2), Image.Image)

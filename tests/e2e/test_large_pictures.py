@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw
 from model.views import all_views
 from model.views.view import View
 from tests.processes import SOURCE, running
-from training.growth import LARGEST_PX
+from training.growth import MAX_PX
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 110
@@ -32,9 +32,9 @@ def draw_pictures(folder: Path) -> None:
     for kind in ("ring", "square"):
         (folder / kind).mkdir(parents=True)
         for number in range(8):
-            picture = Image.new("RGB", (LARGEST_PX, LARGEST_PX), (20, 30, 60))
+            picture = Image.new("RGB", (MAX_PX, MAX_PX), (20, 30, 60))
             half = int(rng.integers(40, 91))
-            x, y = rng.integers(half, LARGEST_PX - half, 2).tolist()
+            x, y = rng.integers(half, MAX_PX - half, 2).tolist()
             box = (x - half, y - half, x + half, y + half)
             draw = ImageDraw.Draw(picture)
             (draw.ellipse if kind == "ring" else draw.rectangle)(

@@ -17,10 +17,8 @@ from tests.attack import ALL
 from tests.attack.__main__ import attack_all
 from tests.attack.service import ROOT
 from tests.fire import faults, fuzz, load, soak
-from tests.fire.page import write
 from tests.fire.table import Table
 
-PAGE = ROOT / "docs" / "reliability.md"
 app = typer.Typer(pretty_exceptions_enable=False)
 console = Console(highlight=False)
 
@@ -63,7 +61,6 @@ def main(
     requests: Annotated[int, typer.Option(min=100, help="Of the fuzzer.")] = 100_000,
     soak_minutes: Annotated[float, typer.Option(min=0.2)] = 5,
     output: Annotated[Path, typer.Option("--json")] = Path("runs/fire.json"),
-    page: Annotated[bool, typer.Option(help="Write the figures to docs/reliability.md.")] = False,
 ) -> None:
     """Run all parts, one after the other; exit with 1 if one breaks a promise."""
     known = parts(requests=requests, soak_minutes=soak_minutes)
@@ -79,8 +76,6 @@ def main(
         show(table)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps([one.to_dict() for one in tables], indent=1) + "\n")
-    if page:
-        write(PAGE, tables)
     raise typer.Exit(int(any(one.faults for one in tables)))
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from service.http.middleware import TENSOR_HEADER
 from service.pictures import SAMPLES
 from tests.attack.cases import HONEST
-from tests.attack.runner import MAX_MEMORY, start_client, stop_client
+from tests.attack.client import start_client, stop_client
+from tests.attack.runner import MAX_MEMORY
 from tests.attack.service import Service, started, warm_up
 from tests.fire import images, openapi
 from tests.fire.table import Table

@@ -1,33 +1,24 @@
-"""Load on a service: a generator of requests, and what they and a quiet client get.
-
-`python -m tests.fire.load PORT open RATE SECONDS` sends requests at a constant rate, however slow
-the answers are; `closed CONNECTIONS SECONDS` has each connection wait for its answer.
-"""
+"""Load on a service: what mixed requests and a quiet client get."""
 
 from __future__ import annotations
 
 import asyncio
 import io
-import json
-import math
 import subprocess
-import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from functools import cache
 
-import uvloop
 from PIL import Image
 
+from benchmarks.load.client import Load, Outcome, encode, finish, start
 from service.pictures import SAMPLES
 from tests.attack.cases import HONEST
 from tests.attack.client import Report as Quiet
-from tests.attack.client import pictures
-from tests.attack.runner import MAX_MEMORY, start_client, stop_client
-from tests.attack.service import ROOT, Service, started, warm_up
-from tests.attack.wire import CLOSED, SILENT, Answer, Connection, Target, request, several
+from tests.attack.client import pictures, start_client, stop_client
+from tests.attack.runner import MAX_MEMORY
+from tests.attack.service import Service, started, warm_up
+from tests.attack.wire import Connection, Target, request, several
 from tests.fire.table import Table
 
 FACTORS = (0.5, 1, 2, 5, 10)
@@ -37,31 +28,12 @@ MIN_GOODPUT = 0.8
 _SOURCE = "127.0.0.77"
 
 
-@dataclass
-class Load:
-    """What a generator saw."""
-
-    seconds: float
-    sent: int
-    right: int
-    wrong: int
-    lost: int
-    statuses: dict[str, int]
-    p50_ms: float
-    """Of right answers, from when the request was due."""
-    p99_ms: float
-
-    @property
-    def goodput(self) -> float:
-        """Right answers a second."""
-        return self.right / self.seconds
-
-    def faults(self) -> list[str]:
-        """What an overloaded service may not do."""
-        found = [f"{self.wrong} wrong answers"] if self.wrong else []
-        found += [f"{self.lost} lost"] if self.lost else []
-        odd = {int(one) for one in self.statuses} - HONEST - {200, 429}
-        return found + [f"{self.statuses[str(one)]} x {one}" for one in sorted(odd)]
+def faults_of(load: Outcome) -> list[str]:
+    """What an overloaded service may not do."""
+    found = [f"{load.wrong} wrong answers"] if load.wrong else []
+    found += [f"{load.failures} lost"] if load.failures else []
+    odd = {int(status) for status in load.statuses} - HONEST - {200, 429}
+    return found + [f"{load.statuses[str(status)]} x {status}" for status in sorted(odd)]
 
 
 def mixed() -> list[tuple[int | None, bytes]]:
@@ -89,94 +61,32 @@ def pair(first: int, second: int) -> bytes:
     return file.getvalue()
 
 
-class Generator:
-    """Sends requests in turn, over connections that are kept."""
-
-    def __init__(self, port: int, requests: list[tuple[int | None, bytes]]) -> None:
-        self._target, self._requests = Target(port), requests
-        self._idle: list[Connection] = []
-        self._seconds: list[float] = []
-        self._statuses: Counter[str] = Counter()
-        self._sent = self._wrong = self._lost = 0
-
-    async def open(self, rate: float, seconds: float) -> None:
-        """Send so many a second, whether earlier ones were answered or not."""
-        began = time.monotonic()
-        async with asyncio.TaskGroup() as group:
-            for number in range(int(rate * seconds)):
-                due = began + number / rate
-                await asyncio.sleep(due - time.monotonic())
-                group.create_task(self._ask(number, due))
-
-    async def closed(self, connections: int, seconds: float) -> None:
-        """Send the next over each connection when the one before is answered."""
-        until = time.monotonic() + seconds
-
-        async def repeat(first: int) -> None:
-            number = first
-            while time.monotonic() < until:
-                await self._ask(number, time.monotonic())
-                number += connections
-
-        await asyncio.gather(*map(repeat, range(connections)))
-
-    def load(self, seconds: float) -> Load:
-        """What was seen in so many seconds."""
-        ordered = sorted(self._seconds) or [math.nan]
-        p50_ms, p99_ms = (1000 * ordered[math.ceil(q * len(ordered)) - 1] for q in (0.5, 0.99))
-        counts = self._sent, len(self._seconds), self._wrong, self._lost
-        return Load(seconds, *counts, dict(self._statuses), p50_ms, p99_ms)
-
-    async def _ask(self, number: int, due: float) -> None:
-        label, data = self._requests[number % len(self._requests)]
-        self._sent += 1
-        answer = await self._exchange(data)
-        if not isinstance(answer.outcome, int):
-            self._lost += 1
-            return
-        self._statuses[str(answer.outcome)] += 1
-        if answer.outcome != 200:
-            return
-        if label is None or json.loads(answer.body)["predictions"][0]["label"] == label:
-            self._seconds.append(time.monotonic() - due)
-        else:
-            self._wrong += 1
-
-    async def _exchange(self, data: bytes) -> Answer:
-        while self._idle:
-            connection = self._idle.pop()
-            answer = await connection.exchange(data)
-            if answer.outcome != CLOSED:  # an idle connection may be closed at any time
-                return self._keep(connection, answer)
-            connection.close()
-        try:
-            connection = await Connection.open(self._target, source=_SOURCE)
-        except OSError:
-            return Answer(SILENT)
-        return self._keep(connection, await connection.exchange(data))
-
-    def _keep(self, connection: Connection, answer: Answer) -> Answer:
-        if isinstance(answer.outcome, int) and b"connection: close" not in answer.head.lower():
-            self._idle.append(connection)
-        else:
-            connection.close()
-        return answer
-
-
 def begin(service: Service, mode: str, amount: float, seconds: float) -> subprocess.Popen[str]:
-    """A generator in a process of its own."""
-    port = str(service.target.port)
-    command = [sys.executable, "-m", "tests.fire.load", port, mode, str(amount), str(seconds)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    """A generator in a process of its own.
+
+    Args:
+        service: that is loaded.
+        mode: `open` sends so many mixed requests a second; `closed` has so many connections, each
+            of which waits for its answer, and so has `large` with requests of 256 pictures.
+        amount: of requests a second, or of connections.
+        seconds: how long.
+    """
+    files = [content for _, content, _ in pictures()]
+    large = several("/classify", [files[number % len(files)] for number in range(256)])
+    requests = [(None, large)] if mode == "large" else mixed()
+    load = Load(
+        port=service.target.port,
+        requests=encode(data for _, data in requests),
+        labels=[label for label, _ in requests],
+        rate=amount if mode == "open" else 0.0,
+        connections=0 if mode == "open" else int(amount),
+        seconds=seconds,
+        source=_SOURCE,
+    )
+    return start(load)
 
 
-def finish(generator: subprocess.Popen[str]) -> Load:
-    """What it saw."""
-    output, _ = generator.communicate(timeout=300)
-    return Load(**json.loads(output))
-
-
-def saturation(service: Service, seconds: float) -> Load:
+def saturation(service: Service, seconds: float) -> Outcome:
     """What 32 connections get, which is all that the service can do."""
     return finish(begin(service, "closed", 32, seconds))
 
@@ -185,7 +95,7 @@ def overload(
     *,
     seconds: float = 10,
     factors: tuple[float, ...] = FACTORS,
-    least_goodput: float = MIN_GOODPUT,
+    min_goodput: float = MIN_GOODPUT,
 ) -> Table:
     """Mixed requests at constant rates around what two workers can answer."""
     columns = ["arrivals", "sent/s", "right/s", "p50, p99 ms", "429", "503, 504", "MiB"]
@@ -194,25 +104,25 @@ def overload(
         asyncio.run(warm_up(service.target))
         saturation(service, 2)
         before, most = service.memory_mib(), saturation(service, seconds)
-        _add(table, "32 connections that wait for answers", most, before, most.faults())
+        _add(table, "32 connections that wait for answers", most, before, faults_of(most))
         for factor in factors:
-            found = finish(begin(service, "open", factor * most.goodput, seconds))
-            after, faults = service.memory_mib(), found.faults()
-            aim = least_goodput * min(1, factor) * most.goodput
-            if found.goodput < aim:
-                faults.append(f"{found.goodput:.0f} right answers a second, not {aim:.0f}")
+            found = finish(begin(service, "open", factor * most.rate, seconds))
+            after, faults = service.memory_mib(), faults_of(found)
+            aim = min_goodput * min(1, factor) * most.rate
+            if found.rate < aim:
+                faults.append(f"{found.rate:.0f} right answers a second, not {aim:.0f}")
             if after > MAX_MEMORY * before:
                 faults.append(f"memory {before:.0f} to {after:.0f} MiB")
             _add(table, f"constant rate, {factor:g} times that", found, after, faults)
     return table
 
 
-def _add(table: Table, name: str, load: Load, memory_mib: float, faults: list[str]) -> None:
+def _add(table: Table, name: str, load: Outcome, memory_mib: float, faults: list[str]) -> None:
     late = sum(load.statuses.get(one, 0) for one in ("503", "504"))
     table.add(
         name,
         f"{load.sent / load.seconds:.0f}",
-        f"{load.goodput:.0f}",
+        f"{load.rate:.0f}",
         f"{load.p50_ms:.0f}, {load.p99_ms:.0f}",
         load.statuses.get("429", 0),
         late,
@@ -228,7 +138,7 @@ def quiet_client(*, seconds: float = 8, workers: tuple[int, ...] = (1, 2, 4)) ->
     for count in workers:
         with started("open", CAPSNET_WORKERS=str(count)) as service:
             asyncio.run(warm_up(service.target))
-            rate = 4 * saturation(service, 3).goodput
+            rate = 4 * saturation(service, 3).rate
             flood = f"{rate:.0f} mixed requests a second"
             _add_quiet(table, count, "nobody", _beside(service, "closed", 0, seconds))
             _add_quiet(table, count, flood, _beside(service, "open", rate, seconds))
@@ -243,14 +153,14 @@ def quiet_client(*, seconds: float = 8, workers: tuple[int, ...] = (1, 2, 4)) ->
     return table
 
 
-def _beside(service: Service, mode: str, amount: float, seconds: float) -> tuple[Quiet, Load]:
+def _beside(service: Service, mode: str, amount: float, seconds: float) -> tuple[Quiet, Outcome]:
     """What a quiet client sees beside a generator, and what that sees."""
     generator, client = begin(service, mode, amount, seconds), start_client(service.target)
     time.sleep(seconds)
     return stop_client(client), finish(generator)
 
 
-def _add_quiet(table: Table, workers: int, name: str, found: tuple[Quiet, Load]) -> None:
+def _add_quiet(table: Table, workers: int, name: str, found: tuple[Quiet, Outcome]) -> None:
     seen, others = found
     failed = sum(seen.failures.values())
     # Refused twice: a client without a limit for each has no share of its own.
@@ -260,8 +170,8 @@ def _add_quiet(table: Table, workers: int, name: str, found: tuple[Quiet, Load])
         name,
         f"{seen.answered}, {seen.refused}, {failed}",
         f"{seen.p50_ms:.0f}, {seen.p99_ms:.0f}",
-        f"{others.goodput:.1f}" if others.sent else "-",
-        faults=faults + others.faults(),
+        f"{others.rate:.1f}" if others.sent else "-",
+        faults=faults + faults_of(others),
     )
 
 
@@ -307,21 +217,3 @@ def _server_timing(head: bytes) -> Iterator[float]:
     found = dict(part.strip().split(";dur=") for part in line.decode().split(":", 1)[1].split(","))
     for name in ("total", "preprocess", "queue", "compute"):
         yield 1000 * float(found.get(name, 0))
-
-
-async def _main(port: int, mode: str, amount: float, seconds: float) -> None:
-    files = [content for _, content, _ in pictures()]
-    large = several("/classify", [files[number % len(files)] for number in range(256)])
-    generator = Generator(port, [(None, large)] if mode == "large" else mixed())
-    began = time.monotonic()
-    if mode == "open":
-        await generator.open(amount, seconds)
-    else:
-        await generator.closed(int(amount), seconds)  # by no connection, if it is nobody
-    print(json.dumps(asdict(generator.load(time.monotonic() - began))))
-
-
-if __name__ == "__main__":
-    _port, _mode, _amount, _seconds = sys.argv[1:]
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as _runner:
-        _runner.run(_main(int(_port), _mode, float(_amount), float(_seconds)))

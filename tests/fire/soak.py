@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import httpx
 
+from benchmarks.load.client import finish
 from tests.attack.service import ADMIN_KEY, Service, descendants, started, warm_up
-from tests.fire.load import begin, finish, saturation
+from tests.fire.load import begin, faults_of, saturation
 from tests.fire.table import Table
 from tests.processes import PATIENCE_S, PLAIN
 
@@ -43,7 +44,7 @@ def soak(*, seconds: float = 300, period_s: float = 60) -> Table:
     table = Table("Soak", ["", "first quarter", "last quarter"])
     with started("admin") as service:
         asyncio.run(warm_up(service.target))
-        rate = PART * saturation(service, 5).goodput
+        rate = PART * saturation(service, 5).rate
         generator = begin(service, "open", rate, seconds)
         began, samples, reloads = time.monotonic(), list[Sample](), 0
         while (now := time.monotonic() - began) < seconds:
@@ -58,7 +59,7 @@ def soak(*, seconds: float = 300, period_s: float = 60) -> Table:
             Sample(*map(median, zip(*part, strict=True)))
             for part in (samples[:quarter], samples[-quarter:])
         )
-    faults = found.faults()
+    faults = faults_of(found)
     if found.right != found.sent:
         faults.append(f"{found.right} of {found.sent} answered right: {found.statuses}")
     if last.memory_mib > MAX_GROWTH * first.memory_mib:

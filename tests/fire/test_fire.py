@@ -12,10 +12,9 @@ import pytest
 from tests.attack.service import ROOT, started
 from tests.fire import fuzz, load
 from tests.fire.faults import FAULTS, Fault, run
-from tests.fire.page import write
 from tests.fire.table import Table
+from tools.reliability import PAGE, write
 
-PAGE = ROOT / "docs" / "reliability.md"
 FEW = {"CAPSNET_MODELS": '["mnist-compact"]', "CAPSNET_DEFAULT_MODEL": "mnist-compact"}
 
 
@@ -38,7 +37,7 @@ def test_broken_bodies_are_refused() -> None:
 
 def test_an_overloaded_service_answers_what_it_can() -> None:
     """It refuses the rest, and loses nothing."""
-    table = load.overload(seconds=1.5, factors=(4,), least_goodput=0)
+    table = load.overload(seconds=1.5, factors=(4,), min_goodput=0)
     assert [] == table.faults
     assert 2 == len(table.rows)
 

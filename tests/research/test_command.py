@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 from typer.testing import Result as Outcome
 
-from model.bundle import write_manifest
+from model.bundle import Bundle, write_manifest
 from research.__main__ import app, choose_rows
 from research.protocols import Sets
 from research.rows import Row
@@ -173,3 +174,14 @@ def test_a_bundle_s_card_tells_the_mean_over_seeds(
     replace(first, wrong={"plain": 200}, which={"plain": list(range(200))}).save(runs)
     assert 0 == call("write", runs=runs, docs=docs).exit_code
     assert "seeds" not in card.read_text()  # the bundle is of another recipe
+
+
+def test_own_bundles_are_in_the_tables_of_what_is_inside(tmp_path: Path) -> None:
+    """A folder that `export` wrote is listed as the bundles that ship are."""
+    shipped = Bundle.open(Path("model/bundles/mnist"))
+    own = Path(shutil.copytree(shipped.path, tmp_path / "own"))
+    health = shipped.manifest.health
+    assert health
+    done = CliRunner().invoke(app, ["inside", str(own), "--bundles", str(tmp_path / "none")])
+    assert done.exit_code == 0, done.output
+    assert f"| {health.effective_dims:g} of {health.class_dim} |" in done.output

@@ -5,11 +5,34 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+
+_NEEDS = {
+    "api/v2": ("grpc", "tritonclient"),
+    "http/test_openapi.py": ("jsonschema",),
+    "http/test_rate.py": ("grpc", "tritonclient"),
+    "telemetry/test_secrets.py": ("grpc",),
+    "telemetry/test_tracing.py": ("opentelemetry.sdk",),
+    "views/test_segment.py": ("torch",),
+}
+"""The packages besides the extra `cpu` that tests of one module, or folder, need."""
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # nor is its parent
+        return False
+
+
+collect_ignore = [
+    path for path, packages in _NEEDS.items() if not all(map(_is_installed, packages))
+]
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from training.answers import WrongAnswers
 from training.data.datasets import DIGITS, Examples
 from training.data.pairs import PairSet, fixed_pairs
 from training.figures import (
-    MOST_WRONG,
+    MAX_WRONG,
     draw_curves,
     draw_roc,
     draw_routing,
@@ -60,12 +60,12 @@ def wrong_answers(count: int, channels: int = 1) -> WrongAnswers:
     )
 
 
-@pytest.mark.parametrize(("count", "channels"), [(1, 1), (7, 3), (MOST_WRONG + 1, 1)])
+@pytest.mark.parametrize(("count", "channels"), [(1, 1), (7, 3), (MAX_WRONG + 1, 1)])
 def test_every_wrong_image_is_drawn(count: int, channels: int, tmp_path: Path) -> None:
     """Each as large as the others, up to so many."""
     draw_wrong(wrong_answers(count, channels), DIGITS, tmp_path / "wrong.png")
     drawn = (np.abs(pixels(tmp_path / "wrong.png") - GREY) < 5).all(axis=2)
-    assert min(count, MOST_WRONG) == rectangles(drawn)
+    assert min(count, MAX_WRONG) == rectangles(drawn)
 
 
 def test_images_keep_their_colours(tmp_path: Path) -> None:

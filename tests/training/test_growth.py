@@ -9,7 +9,7 @@ from model.capsnet import build
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.network import NetworkConfig
 from model.capsnet.stem import Conv, Whiten
-from training.growth import LARGEST_PX, fit_size, grow_stem
+from training.growth import MAX_PX, fit_size, grow_stem
 from training.recipes import PRESETS, Recipe
 
 PICTURES = PRESETS["pictures"]
@@ -20,7 +20,7 @@ def fitted(size: int, *, recipe: Recipe = PICTURES) -> Recipe:
     return fit_size(recipe, NetworkConfig(3, size, size, num_classes=3))
 
 
-@pytest.mark.parametrize("size", range(24, LARGEST_PX + 1))
+@pytest.mark.parametrize("size", range(24, MAX_PX + 1))
 def test_the_grid_of_primary_capsules_stays_small(size: int) -> None:
     """3x3 to 7x7 cells, whatever the size."""
     network = fitted(size).network

@@ -33,7 +33,6 @@ QUESTIONS: dict[str, Question] = {
     "equivariance": Question(parameters={"transform": "shift-x", "steps": 4}),
     "occlusion": Question(parameters={"patch": 10, "stride": 8, "dim": 2}),
     "segment": Question((SEVEN,), {"count": 2}, model="multimnist-attention"),
-    "trajectory": Question(parameters={"steps": 5}),
     "rivals": Question(parameters={"count": 4}),
     "morph": Question((SEVEN, FOUR), {"steps": 3, "target": 7}),
     "neighbours": Question(parameters={"count": 3}),

@@ -16,6 +16,7 @@ import torch
 
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
 from model.bundle.confidence import Input
+from model.bundle.manifest import EIGHT_BITS
 from model.canvas import showing
 from model.capsnet import Network, build
 from model.capsnet.weights import load
@@ -27,10 +28,13 @@ from training.analysis.dimensions import name_dimensions
 from training.analysis.explained import measure_explained
 from training.analysis.health import measure_health
 from training.analysis.neighbours import choose_images
+from training.answers import Labelled
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.card_sections import CONFIDENCE, EXPLAINED, HEALTH
 from training.data.datasets import Examples
-from training.data.pairs import validation_pairs
+from training.data.pairs import VALIDATION_SEED, fixed_pairs, validation_pairs
+from training.eight_bits import CALIBRATION_IMAGES, quantise
+from training.eight_bits import measure as measure_eight_bits
 from training.evaluate import choose_threshold, seen_or_not, training_data_of, validation_examples
 from training.figures import (
     draw_confidence,
@@ -39,7 +43,7 @@ from training.figures import (
     draw_routing,
     draw_sweeps,
 )
-from training.manifest import Arrays, update_manifest
+from training.manifest import Content, update_manifest
 from training.novelty import fit_novelty, score_novelty, separate
 from training.provenance import runs_of, unseen_by
 from training.recipes import recipe_of
@@ -55,7 +59,7 @@ _ROUTED, _BATCH = 256, 8
 def analyse(
     bundle: Bundle, data_dir: Path, *, folder: Path | None = None, twin: Path | None = None
 ) -> Bundle:
-    """Analyse confidence, poses, routing, masks or novelty, and neighbours, where they apply.
+    """Analyse confidence, poses, routing, masks or novelty, and neighbours, and add 8 bits.
 
     Writes the card.
 
@@ -75,6 +79,7 @@ def analyse(
 def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None, twin: Path | None) -> Bundle:
     examples, offers = validation_examples(bundle, data_dir, folder=folder), bundle.manifest.offers
     bundle = analyse_confidence(bundle, examples, twin=twin)
+    bundle = analyse_eight_bits(bundle, data_dir, folder=folder)
     if bundle.manifest.layers and bundle.manifest.layers[-1].iterations > 1:
         analyse_routing(bundle, examples)
     if "trace" in offers:
@@ -114,6 +119,30 @@ def analyse_confidence(bundle: Bundle, examples: Examples, *, twin: Path | None 
         scores = {"held-out images": confidence.cross_validated}
         draw_confidence(scores, bundle.path / CONFIDENCE, title=manifest.name)
     return _record(bundle, confidence=confidence, metrics=metrics)
+
+
+def analyse_eight_bits(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
+    """Add an encoder in 8 bits, and measure it on held-out images; the card is not written.
+
+    Raises:
+        training.data.datasets.DatasetError: there are no such images.
+        training.graphs.ExportError: this processor cannot compute it.
+    """
+    data = training_data_of(bundle, data_dir, folder=folder)
+    calibration: Labelled = data.training
+    held_out: Labelled = data.validation
+    if bundle.manifest.mask_threshold is not None:
+        size, shift_px = bundle.manifest.height, recipe_of(bundle).shift_px
+        calibration = fixed_pairs(
+            data.training, CALIBRATION_IMAGES, size=size, shift_px=shift_px, seed=VALIDATION_SEED
+        )
+        held_out = validation_pairs(data.validation, size=size, shift_px=shift_px)
+    graph = quantise(bundle, calibration.images)
+    if graph is None:
+        return bundle
+    effect, name = measure_eight_bits(bundle, graph, held_out), f"{EIGHT_BITS}.onnx"
+    graphs = {**bundle.manifest.graphs, EIGHT_BITS: name}
+    return _record(bundle, {name: graph}, eight_bits=effect, graphs=graphs)
 
 
 def analyse_explained(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
@@ -232,11 +261,11 @@ def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundl
     """Fit the novelty rule on held-out images alone; report what it makes of other kinds.
 
     Other kinds are compared with the half that chose the threshold, unless the network has learnt
-    it: then `evaluate` compares them with test images. Of fewer than `novelty.FEWEST` images there
-    is no rule.
+    it: then `evaluate` compares them with test images. Of fewer than `novelty.MIN_IMAGES` images
+    there is no rule.
     """
     manifest, runtime, images = bundle.manifest, Runtime(bundle), scale(examples.images)
-    if len(images) < novelty.FEWEST:
+    if len(images) < novelty.MIN_IMAGES:
         return _record(bundle, novelty=None)
     described = f"{len(images):,} training images that the network was {seen_or_not(manifest)}"
     rule = fit_novelty(runtime, images, described=described)
@@ -265,7 +294,7 @@ def _centre(examples: Examples, bundle: Bundle) -> Examples:
     return Examples(np.pad(examples.images, [(0, 0), *margins]), examples.labels)
 
 
-def _record(bundle: Bundle, arrays: Mapping[str, Arrays] | None = None, **findings: Any) -> Bundle:
+def _record(bundle: Bundle, files: Mapping[str, Content] | None = None, **findings: Any) -> Bundle:
     """Write findings into the manifest; findings about other weights are removed."""
 
     def add(manifest: Manifest) -> Manifest:
@@ -277,4 +306,4 @@ def _record(bundle: Bundle, arrays: Mapping[str, Arrays] | None = None, **findin
             manifest = replace(manifest, confidence=None, explained=None, health=None)
         return replace(manifest, **findings)
 
-    return update_manifest(bundle, add, arrays)
+    return update_manifest(bundle, add, files)

@@ -32,9 +32,9 @@ from training.state import starting_point
 from training.training_data import FolderSplit, same_split
 
 Labels = NDArray[np.int64]
-FEWEST = 2
+MIN_IMAGES = 2
 """The fewest images of a calibration."""
-FEWEST_ISOTONIC = 100
+MIN_ISOTONIC = 100
 """The fewest images from which isotonic regression is tried."""
 RARE = 0.5
 """Classes are rare, so that each gets thresholds of its own, where one has fewer images than this
@@ -93,13 +93,13 @@ def answer_unseen(bundle: Bundle, examples: Examples, twin: Path | None) -> Answ
 
 
 def fit_confidence(answered: Answered, *, kind: Input) -> Confidence | None:
-    """Fit the calibration; None of fewer than FEWEST images.
+    """Fit the calibration; None of fewer than MIN_IMAGES images.
 
     Temperature or isotonic regression is taken, whichever has the lower Brier score of the most
     probable label, cross-validated. The thresholds are those of split conformal prediction.
     """
     presence, labels, described = answered
-    if len(labels) < FEWEST:
+    if len(labels) < MIN_IMAGES:
         return None
     out_of_fold = {method: _cross_validate(answered, method, kind) for method in _methods(labels)}
     method = min(out_of_fold, key=lambda name: out_of_fold[name].brier)
@@ -192,7 +192,7 @@ class _OutOfFold(NamedTuple):
 
 
 def _methods(labels: Labels) -> tuple[Method, ...]:
-    return ("temperature", "isotonic") if len(labels) >= FEWEST_ISOTONIC else ("temperature",)
+    return ("temperature", "isotonic") if len(labels) >= MIN_ISOTONIC else ("temperature",)
 
 
 def _cross_validate(answered: Answered, method: Method, kind: Input) -> _OutOfFold:

@@ -38,7 +38,7 @@ LOCAL = 0.5
 """The share of the change that must lie in one square, as wide as the digit's radius."""
 INVISIBLE = 1e-3
 """The squared change, as a share of the digit's squared ink, below which nothing changes."""
-_FEWEST = 8
+_MIN_IMAGES = 8
 """The fewest digits that a name needs."""
 _BATCH = 64
 _TINY = 1e-12
@@ -86,7 +86,7 @@ def name_dimensions(runtime: Runtime, digits: Examples) -> tuple[PoseDimension, 
     found = []
     for label in range(runtime.bundle.manifest.num_classes):
         images = digits.images[digits.labels == label][: 2 * DIGITS_PER_CLASS]
-        if len(images) < 2 * _FEWEST:
+        if len(images) < 2 * _MIN_IMAGES:
             continue
         middle = len(images) // 2
         naming, confirming = (

@@ -29,7 +29,7 @@ FITTED = 20_000
 """The most training images that PCA is fitted on."""
 COMPONENTS = (8, 16, 32, 64)
 """The numbers of principal components that are reported, and that of a pose."""
-_MOST_ROWS = 4096
+_MAX_ROWS = 4096
 _COLUMNS, _SEED = 10, 7
 
 
@@ -106,11 +106,11 @@ def explained_share(images: Floats, drawn: Floats, mean: Floats) -> float:
 def fit_components(images: Floats, count: int) -> Components:
     """Fit `count` principal components to images (N, P), or as many as they have.
 
-    Of large images, the first _MOST_ROWS are taken.
+    Of large images, the first _MAX_ROWS are taken.
     """
     mean = images.mean(axis=0)
-    if images.shape[1] > _MOST_ROWS or len(images) < images.shape[1]:
-        _, _, directions = np.linalg.svd(images[:_MOST_ROWS] - mean, full_matrices=False)
+    if images.shape[1] > _MAX_ROWS or len(images) < images.shape[1]:
+        _, _, directions = np.linalg.svd(images[:_MAX_ROWS] - mean, full_matrices=False)
         return Components(mean, np.ascontiguousarray(directions[:count].T))
     centred = images - mean
     _, axes = np.linalg.eigh(centred.T @ centred)  # eigenvalues ascend

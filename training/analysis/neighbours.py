@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from model.bundle import Bundle
 from model.bundle.neighbours import NeighbourImages, PoseGallery
-from model.canvas import shown_channels
+from model.canvas import draw_sheet
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from model.views.neighbours import fit_whitening
@@ -27,7 +24,6 @@ COUNT = 1000
 MEASURED = 5000
 """The number of images whose poses measure the variance of a class."""
 _SEED = 3
-_QUALITY = 50
 """The quality of the WebP file: 1,000 digits take 120 KB, 1,000 photographs 210."""
 
 
@@ -110,23 +106,6 @@ def fit_all(posed: _Posed, classes: int) -> NDArray[np.float64]:
         means[label] = poses[labels == label].mean(axis=0)
     within = np.cov(poses - means[labels], rowvar=False, bias=True)
     return np.stack([fit_whitening(poses[labels == label], within) for label in range(classes)])
-
-
-def draw_sheet(images: NDArray[np.uint8]) -> bytes:
-    """Tile images (N, C, H, W), as figures show them, side by side, row by row, in a WebP file."""
-    images = shown_channels(images)
-    count, channels, height, width = images.shape
-    columns = math.ceil(math.sqrt(count))
-    rows = math.ceil(count / columns)
-    tiles = np.zeros((rows * columns, channels, height, width), np.uint8)
-    tiles[:count] = images
-    lines = tiles.reshape(rows, columns, channels, height, width).transpose(0, 3, 1, 4, 2)
-    pixels = lines.reshape(rows * height, columns * width, channels)
-    file = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if channels == 1 else pixels).save(
-        file, "WEBP", quality=_QUALITY, method=6
-    )
-    return file.getvalue()
 
 
 def _sample(data: TrainingData, recipe: Recipe) -> Examples:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import track
 
-from model.bundle.manifest import MOST_CHANNELS
+from model.bundle.manifest import MAX_CHANNELS
 from training.data.datasets import Dataset, Examples
 from training.data.picture_content import (
     KINDS,
@@ -32,6 +31,7 @@ from training.data.picture_files import (
 )
 from training.data.picture_size import choose_size
 from training.data.source import DatasetError
+from training.data.words import to_ascii_name
 
 _SLOW = 500
 """From this many images on a progress bar is shown."""
@@ -85,8 +85,8 @@ def load_folder(
     Raises:
         DatasetError: nothing can be learnt from the folder; the message says why, with names.
     """
-    if channels is not None and not 1 <= channels <= MOST_CHANNELS:
-        raise DatasetError(f"images have 1 to {MOST_CHANNELS} channels, not {channels}")
+    if channels is not None and not 1 <= channels <= MAX_CHANNELS:
+        raise DatasetError(f"images have 1 to {MAX_CHANNELS} channels, not {channels}")
     least = 2 if held_out_share else 1
     found = _find(folder, least=least)
     looks = _each(found.files, look_at, load=False)
@@ -141,8 +141,8 @@ def digest_names(folder: Path) -> str:
 
 
 def name_of(folder: Path) -> str:
-    """The folder's name as the name of a data set."""
-    return "-".join(re.findall(r"[a-z0-9]+", folder.resolve().name.lower())) or "pictures"
+    """The folder's name as the name of a data set; `pictures` where no Latin letter is left."""
+    return to_ascii_name(folder.resolve().name) or "pictures"
 
 
 def _find(folder: Path, *, least: int) -> PictureFiles:

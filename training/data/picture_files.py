@@ -14,7 +14,7 @@ _HEX = 12
 """The length of a hash of a name or of a content, in hexadecimal digits."""
 _SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval"}
 """Folders of these names are parts of a data set, if they have folders."""
-LEAST_HELD_OUT = 4
+MIN_HELD_OUT = 4
 """At least this many images of a class are held out, even if that exceeds its share."""
 
 
@@ -141,7 +141,7 @@ def held_out_mask(
     Args:
         seen: places of images that are not held out, as weights have learnt from them.
     """
-    few = min(LEAST_HELD_OUT, len(places) / 5)
+    few = min(MIN_HELD_OUT, len(places) / 5)
     count = min(max(1, round(max(few, share * len(places)))), len(places) - 1)
     free = {
         hashlib.sha256(f"{seed}/{place}".encode()).digest(): place

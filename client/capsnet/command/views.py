@@ -55,10 +55,12 @@ def add_views(app: typer.Typer, generated: ModuleType, shows: dict[str, Show], s
         shows: displays by hand, by method.
         show: that of all others.
     """
-    for name in vars(generated.DrawingsMethods):
-        if not name.startswith("_"):
-            command = _view_command(name, generated, shows.get(name, show))
-            app.command(name.replace("_", "-"))(command)
+    for name, method in vars(generated.DrawingsMethods).items():
+        if name.startswith("_"):
+            continue
+        view, is_former = method.__name__, hasattr(method, "__deprecated__")
+        command = _view_command(view, generated, shows.get(view, show))
+        app.command(name.replace("_", "-"), hidden=is_former, deprecated=is_former)(command)
 
 
 def read(path: Path) -> bytes:

@@ -18,7 +18,7 @@ _REST = b"0123456789.eE+-NaInfity \t\r\n"
 _TO_SPACES = bytes.maketrans(b"[]\t\r\n", b"     ")
 _UNEVEN = "the lists in data differ in length or depth"
 _MAX_AXES, _MAX_LISTS = 8, 64
-_PIECE = 1 << 16
+_PIECE = 1 << 13
 """This many bytes are read, and values written, at once: other threads run in between."""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from model.bundle.neighbours import NeighbourImages, PoseGallery
-from training.analysis.neighbours import draw_sheet
+from model.canvas import draw_sheet
 
 D, K = 4, 3
 

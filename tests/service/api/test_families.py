@@ -132,6 +132,7 @@ def test_a_network_without_poses_can_be_moved(families: TestClient, digits: list
     """/equivariance tells lengths alone, and draws them."""
     answer = ask(families, "/equivariance", "baseline", digits[7])
     assert (13, None, None) == (len(answer["lengths"]), answer["angles_deg"], answer["poses"])
+    assert 3 * [None] == [answer[name] for name in ("points", "explained", "straightness")]
     assert 900 == drawing_of("/equivariance", families, digits[7], model="tiny-baseline").width
 
 

@@ -3,18 +3,20 @@ from __future__ import annotations
 import math
 import os
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from PIL import Image
 
 from service.drawing import MAX_WAITING, open_pool
 from service.http.negotiation import JSON, PNG
 from service.inference.job import Job
 from tests.attack.service import descendants
 
-DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/trajectory?steps=2"]
+DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/rivals?count=2"]
 
 
 def draw(client: TestClient, path: str, digit: bytes, kind: str = PNG, **headers: str) -> Any:
@@ -98,3 +100,28 @@ def test_nothing_is_drawn_in_this_process(client: TestClient, digits: list[bytes
     assert 200 == draw(client, DRAWN[0], digits[7]).status_code
     pool = client.app.state.drawing  # type: ignore[attr-defined]
     assert pool.fork_server.pid not in (0, os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/rivals", JSON), ("/rivals", PNG), ("/segment", JSON)]
+)
+def test_pictures_of_an_answer_are_encoded_off_the_event_loop_where_they_are_sent(
+    path: str,
+    kind: str,
+    client: TestClient,
+    digits: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Up to 64 of them take tens of milliseconds; a drawing is made without them."""
+    threads: set[str] = set()
+    save = Image.Image.save
+
+    def record(*args: Any, **kwargs: Any) -> None:
+        threads.add(threading.current_thread().name)
+        save(*args, **kwargs)
+
+    monkeypatch.setattr(Image.Image, "save", record)
+    answered = draw(client, path, digits[7], kind)
+    assert (200, kind) == (answered.status_code, answered.headers["content-type"])
+    assert (kind == JSON) == ("data:image/png" in answered.text)
+    assert ["slow"] * (kind == JSON) == [thread.partition("_")[0] for thread in threads]

@@ -222,6 +222,26 @@ def test_each_file_that_is_no_picture_costs_a_row(settings: Settings) -> None:
         assert [200, 429] == statuses
 
 
+def test_a_drawing_is_charged_for_the_time_that_it_takes(settings: Settings) -> None:
+    """It has two rows, and takes as long as fifty; so the next request has to wait."""
+    picture, png = {"file": SEVEN}, {"Accept": "image/png"}
+    with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=20) as client:
+        drawn = client.post("/routing?scale=16", files=picture, headers=png)
+        refused = client.get("/models")
+    assert [200, 429] == [drawn.status_code, refused.status_code]
+    assert int(refused.headers["retry-after"]) > 10 * 3600
+
+
+def test_an_answer_in_json_is_charged_for_the_time_that_it_takes(settings: Settings) -> None:
+    """A trace is one row, and its megabyte of JSON as long as several."""
+    tensor = {"name": "images", "datatype": "FP32", "shape": [1, 1, 28, 28], "data": [0.5] * 784}
+    with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=2) as client:
+        traced = client.post(f"/v2/models/{MODEL}.routing/infer", json={"inputs": [tensor]})
+        refused = client.get("/models")
+    assert [200, 429] == [traced.status_code, refused.status_code]
+    assert int(refused.headers["retry-after"]) > 3 * 3600
+
+
 def test_a_full_queue_costs_nothing(settings: Settings) -> None:
     """What the service refuses by itself leaves the caller the row that it has not computed."""
     with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=3) as client:

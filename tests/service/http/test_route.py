@@ -26,6 +26,7 @@ def test_a_list_has_all_its_values_and_others_the_last(
 FORMER = {
     "/perturb/sweep?dims=3&from=0&to=0.1&step=0.1": "/sweep?dims=3&start=0&stop=0.1&step=0.1",
     "/equivariance?from=-1&to=2&steps=2": "/equivariance?start=-1&stop=2&steps=2",
+    "/trajectory?transform=scale&steps=2": "/equivariance?transform=scale&steps=2",
 }
 
 
@@ -33,10 +34,21 @@ FORMER = {
 def test_words_of_the_last_release_are_still_taken(
     former: str, path: str, client: TestClient, digits: list[bytes]
 ) -> None:
-    """The document names the new ones alone."""
+    """The former path or parameter has the same answer as the new one."""
     answers = [client.post(one, files={"file": digits[7]}) for one in (path, former)]
     assert [200, 200] == [one.status_code for one in answers]
     assert answers[0].json() == answers[1].json()
+
+
+def test_former_paths_are_deprecated_and_name_their_successors(client: TestClient) -> None:
+    """The OpenAPI document has both paths, and other operations are not deprecated."""
+    paths = client.get("/openapi.json").json()["paths"]
+    operations = {path: one for path, methods in paths.items() for one in methods.values()}
+    former = {path: one for path, one in operations.items() if one.get("deprecated")}
+    assert {"/perturb/sweep": "sweep", "/trajectory": "equivariance"} == {
+        path: one["x-replaced-by"] for path, one in former.items()
+    }
+    assert all("one release more" in one["description"] for one in former.values())
 
 
 def test_a_former_word_is_told_its_new_name(client: TestClient, digits: list[bytes]) -> None:

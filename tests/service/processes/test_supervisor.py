@@ -25,6 +25,26 @@ OPTIONS = Options(
 )
 
 
+@pytest.mark.parametrize("ready_ticks", [0, 1])
+def test_a_worker_may_load_for_the_same_time_at_the_start_and_later(
+    ready_ticks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service ends once no worker was ready for that time, which passes twice a second."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # the handlers of tests stay
+    supervisor = Supervisor(OPTIONS._replace(unready_timeout_s=4.0), tmp_path)
+    worker = Process(supervisor.config, supervisor.sockets, 0)
+    worker.failures, worker.ended_at = 600, time.monotonic()  # the next one starts in 30 s
+    supervisor.processes.append(worker)
+    ticks = 0
+    while not supervisor.should_exit.is_set():
+        worker.can_answer = ticks < ready_ticks
+        supervisor.keep_subprocess_alive()
+        ticks += 1
+    for listener in supervisor.sockets:
+        listener.close()
+    assert ready_ticks + 4.0 / 0.5 + 1 == ticks
+
+
 @pytest.mark.parametrize("failures", [0, 1, 600])
 def test_the_wait_begins_anew_where_no_process_can_be_started(
     failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -49,18 +69,20 @@ def test_the_wait_begins_anew_where_no_process_can_be_started(
     assert 1 == len(starts)
 
 
-def test_a_port_of_grpc_that_is_taken_refuses_the_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_port_of_grpc_that_is_taken_refuses_the_start(host: str, tmp_path: Path) -> None:
     """Whether it is another service's that starts, or one whose workers listen already."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as free:
+        free.bind((host, 0))
         port = free.getsockname()[1]
-    options = OPTIONS._replace(grpc_port=port)
+    options = OPTIONS._replace(host=host, grpc_port=port)
     first = Supervisor(options, tmp_path)
-    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port} for gRPC"):
+    with pytest.raises(OSError, match=f"cannot listen on {host}:{port} for gRPC"):
         Supervisor(options, tmp_path)
-    with socket.socket() as worker:
+    with socket.socket(family) as worker:
         worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        worker.bind(("127.0.0.1", port))
+        worker.bind((host, port))
         worker.listen()
         with pytest.raises(OSError, match="for gRPC"):
             Supervisor(options, tmp_path)

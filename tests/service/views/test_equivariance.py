@@ -11,6 +11,7 @@ from PIL import Image
 from model.preprocess import scale
 from model.runtime import Runtime
 from model.views.equivariance import transform_image
+from model.views.path import trace_path
 from tests.service.views.answers import answer_of, drawing_of
 
 walk = partial(answer_of, "/equivariance")
@@ -38,6 +39,18 @@ def test_the_unmoved_picture_is_where_angles_start(client: TestClient, digits: l
     assert pose["pose"] == pytest.approx(answer["poses"][still], abs=1e-5)
     assert 0 == pytest.approx(answer["angles_deg"][still], abs=0.1)
     assert max(answer["angles_deg"]) > 0.1
+
+
+@pytest.mark.parametrize("transform", ["turn", "shift-x", "scale"])
+def test_the_path_is_that_of_the_poses(
+    transform: str, client: TestClient, digits: list[bytes]
+) -> None:
+    """Points, shares and straightness follow from the poses of the same answer."""
+    answer = walk(client, digits[4], transform=transform, steps=7)
+    expected = trace_path(np.array(answer["poses"], np.float32))
+    assert np.allclose(expected.points, answer["points"], atol=1e-4)
+    assert np.allclose(expected.explained, answer["explained"], atol=1e-4)
+    assert expected.straightness == pytest.approx(answer["straightness"], abs=1e-3)
 
 
 @pytest.mark.parametrize("transform", ["shift-x", "shift-y", "turn", "scale"])

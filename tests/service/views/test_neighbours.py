@@ -16,13 +16,13 @@ from PIL import Image
 
 from model.bundle import Bundle, write_manifest
 from model.bundle.neighbours import PoseGallery
+from model.canvas import draw_sheet
 from model.preprocess import scale
 from model.runtime import Runtime
 from service.settings import Settings
 from tests.neighbours import add_gallery
 from tests.service.views.answers import answer_of, drawing_of
 from tests.serving import serve
-from training.analysis.neighbours import draw_sheet
 
 Pixels = Callable[[str], NDArray[np.int64]]
 LABEL = 3

@@ -51,11 +51,6 @@ from fastapi.testclient import TestClient
         ("/sweep?target=10", "target"),
         ("/sweep?begin=0", "begin"),
         ("/sweep?scale=9", "scale"),
-        ("/trajectory?transform=flip", "transform"),
-        ("/trajectory?steps=65", "steps"),
-        ("/trajectory?steps=1", "steps"),
-        ("/trajectory?target=10", "target"),
-        ("/trajectory?dim=3", "dim"),
     ],
 )
 def test_a_parameter_out_of_range_is_named(

@@ -36,7 +36,7 @@ IMAGES = np.random.default_rng(0).random((10, 1, 28, 28), np.float32)
 def data_dir(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the toys, and few images of other kinds."""
     monkeypatch.setattr(novelty, "COUNT", 5)
-    monkeypatch.setattr(novelty, "FEWEST", HELD_OUT)
+    monkeypatch.setattr(novelty, "MIN_IMAGES", HELD_OUT)
     return data_dir
 
 
@@ -76,7 +76,7 @@ def test_too_few_images_give_no_novelty_rule(
     bundle: Bundle, examples: Examples, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The card says how many there have to be."""
-    monkeypatch.setattr(novelty, "FEWEST", HELD_OUT + 1)
+    monkeypatch.setattr(novelty, "MIN_IMAGES", HELD_OUT + 1)
     analysed = analyse_novelty(bundle, examples, data_dir)
     assert analysed.manifest.novelty is None
     write_card(analysed)

@@ -60,15 +60,17 @@ async def serving(
     channel_to: list[grpc.aio.Channel],
     *,
     budget: Budget | None = None,
+    host: str = "127.0.0.1",
     **limits: float,
 ) -> AsyncIterator[int]:
     """The app behind gRPC, and its port; a channel to it is added to the list and outlives it."""
     port = free_port()
-    context = Context(Settings(grpc_port=port, drain_timeout_s=PATIENCE_S, **limits))  # type: ignore[arg-type]
+    context = Context(Settings(host=host, grpc_port=port, drain_timeout_s=PATIENCE_S, **limits))  # type: ignore[arg-type]
     context.budget = budget or context.budget
     context.has_bundles.set()
     async with serve_grpc(app, context):
-        channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+        (address,) = server.addresses(host, port)
+        channel = grpc.aio.insecure_channel(address)
         channel_to.append(channel)
         await asyncio.wait_for(channel.channel_ready(), PATIENCE_S)
         yield port
@@ -170,13 +172,14 @@ async def test_an_answer_that_nobody_takes_counts_until_its_connection_ends(
     await channels[0].close()
 
 
-async def test_a_call_comes_from_an_address() -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_a_call_comes_from_an_address(host: str) -> None:
     """The one that bodies and refusals are counted by over HTTP."""
     app, channels = App(), list[grpc.aio.Channel]()
     app.let.set()
-    async with serving(app, channels):
+    async with serving(app, channels, host=host):
         assert (await is_ready(channels[0])).ready
-    assert "127.0.0.1" == app.scopes[0]["client"][0]
+    assert host == app.scopes[0]["client"][0]
     assert ("::1", 7) == server.client_address("ipv6:%5B::1%5D:7")
     await channels[0].close()
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.views.trajectory import trace_path
+from model.views.path import trace_path
 
 D = 6
 
