@@ -19,6 +19,8 @@ from model.preprocess import WHITE, Floats
 PAPER, INK, ACCENT = "#ffffff", "#1b1f24", "#bc4c00"
 MARGIN = 10
 """The pixels around a drawing."""
+_QUALITY = 50
+"""Of a WebP file, from 0 to 100."""
 MAX_PX = 13_000_000
 """The most pixels of the images in a drawing, unless they have more on a scale of 1."""
 _QUICK_PX = 40_000
@@ -26,8 +28,6 @@ _QUICK_PX = 40_000
 about a tenth larger by that."""
 
 _shown: ContextVar[tuple[int, ...]] = ContextVar("shown", default=())
-_QUALITY = 50
-"""Of a WebP file, from 0 to 100."""
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 

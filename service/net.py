@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
@@ -24,7 +23,7 @@ from service.slow import SlowThread
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
-TURN_ROWS = 32
+TURN_ROWS = 16
 """A large request computes rows of this price at a time."""
 _FEW_IMAGES = 2
 """Encodings of so many images at once are kept. More would drive out those of other requests."""
@@ -96,7 +95,7 @@ class ServedNet:
         turn_rows = max(1, TURN_ROWS // price)
         for start in range(0, len(rows), turn_rows):
             if start:
-                self.job.arrived = time.monotonic()
+                self.admission.queue(self.job)
             turn, before_s = rows[start : start + turn_rows], self.job.computed_s
             results += await self.engine.submit((self.manifest.name, graph), turn, self.job)
             seconds = self.job.computed_s - before_s

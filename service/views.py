@@ -169,7 +169,7 @@ def _find_network(view: AnyView, request: Request, model: str | None) -> Manifes
     manifest = request.manifest(model or suited[0], needs=view.needs)
     if not view.suited.has(manifest):
         raise InvalidParameter(
-            f"{model!r} was not trained on {view.suited.to}; loaded models that were: "
+            f"{model!r} was not trained on {view.suited.to}; loaded models for these: "
             f"{', '.join(suited) or 'none'}",
             parameter="model",
         )

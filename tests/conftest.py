@@ -62,6 +62,7 @@ def pytest_configure() -> None:
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it: a broken link fails."""
+    pytest.importorskip("mkdocs", reason="mkdocs builds the site")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
@@ -123,6 +124,7 @@ def family_bundles(
     bundle_path: Path, store: Store | Shipped, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A folder with an untrained bundle of each family, called `tiny-<family>`."""
+    pytest.importorskip("torch", reason="torch exports the bundles of families")
     folder = tmp_path_factory.mktemp("families")
     shutil.copytree(bundle_path, folder / "tiny-dynamic")
     manifest = Bundle.open(bundle_path).manifest

@@ -110,7 +110,8 @@ class Prediction(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -145,7 +146,8 @@ class ReconstructAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -166,7 +168,8 @@ class PerturbAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -192,7 +195,8 @@ class DecodeAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -207,7 +211,8 @@ class SweepAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -234,7 +239,8 @@ class RoutingAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -260,7 +266,8 @@ class RoutingOffAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -283,7 +290,8 @@ class EquivarianceAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -317,7 +325,8 @@ class OcclusionAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -350,7 +359,8 @@ class SegmentAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     segments: list[Segment]
@@ -366,7 +376,8 @@ class RivalsAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -387,7 +398,8 @@ class MorphAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -415,7 +427,8 @@ class NeighboursAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -454,7 +467,8 @@ class HealthAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     images: str
@@ -835,8 +849,8 @@ class CapsNetMethods:
     ) -> Any:
         """Classify images by the lengths of the class capsules.
 
-        There is an entry for each, in order. Of several, one that cannot be read has a problem
-        there.
+        The answer has an entry for each image, in order. If one of several images cannot be
+        read, its entry has a problem.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
@@ -1523,7 +1537,7 @@ class CapsNetMethods:
         return self._send(call("GET", "/models", ModelsAnswer, {}, None, timeout_s=timeout_s))
 
     def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Show a model's manifest, its pose dimensions in words.
+        """Show a model's manifest, with its pose dimensions in words.
 
         Args:
             name: name
@@ -1646,8 +1660,8 @@ class AsyncCapsNetMethods:
     ) -> Any:
         """Classify images by the lengths of the class capsules.
 
-        There is an entry for each, in order. Of several, one that cannot be read has a problem
-        there.
+        The answer has an entry for each image, in order. If one of several images cannot be
+        read, its entry has a problem.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
@@ -2334,7 +2348,7 @@ class AsyncCapsNetMethods:
         return await self._send(call("GET", "/models", ModelsAnswer, {}, None, timeout_s=timeout_s))
 
     async def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Show a model's manifest, its pose dimensions in words.
+        """Show a model's manifest, with its pose dimensions in words.
 
         Args:
             name: name

@@ -32,6 +32,8 @@ Json: TypeAlias = dict[str, Any]
 
 def rounded(values: Any) -> Any:
     """A float32 array or scalar as Python floats, without the digits that float32 never had."""
+    if isinstance(values, float | np.floating):  # most numbers; numpy takes ten times as long
+        return round(float(values), DECIMALS)
     return np.asarray(values, np.float64).round(DECIMALS).tolist()
 
 
@@ -135,7 +137,10 @@ class ModelAnswer(Part):
     """The name and version of the model that answers."""
 
     model: str
-    version: str = Field(description="Version of the weights.")
+    version: str = Field(
+        description="Version of the weights. A precision of the encoder other than float32 "
+        "follows: `+int8` or `+half`."
+    )
     notes: list[str] | None = Field(
         None,
         description="What limits this answer, in sentences; left out where nothing is known to.",

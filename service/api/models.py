@@ -97,7 +97,7 @@ async def list_models(request: Request) -> ModelsAnswer:
 
 
 async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
-    """Show a model's manifest, its pose dimensions in words."""
+    """Show a model's manifest, with its pose dimensions in words."""
     manifest = request.manifest(query.name)
     dimensions = [
         {**asdict(dimension), "effect": dimension.effect} for dimension in manifest.pose_dimensions

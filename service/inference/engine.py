@@ -24,6 +24,8 @@ from service.telemetry.reports import BatchReport
 
 MAX_TRACED_IMAGES = 8
 """A batch traces at most this many images, because each trace takes megabytes."""
+BATCH_S = 0.05
+"""A batch takes about this long at most, so that who comes next need not wait for longer."""
 Row = tuple[Array, ...]
 """A row: one image, or one pose and its class; or their result."""
 
@@ -114,7 +116,7 @@ def open_engine(
             ("trace", _trace(runtime), MAX_TRACED_IMAGES, lambda _rows: 0),
         ):
             row_s = partial(runtime.row_s, graph)
-            queues[name, graph] = Queue(_in_rows(run), max_rows, padding, row_s)
+            queues[name, graph] = Queue(_in_rows(run), max_rows, padding, row_s, BATCH_S)
 
     def warm_up() -> None:
         for runtime in runtimes.values():
@@ -126,6 +128,7 @@ def open_engine(
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
     manifests = {name: runtime.manifest for name, runtime in runtimes.items()}
     samples = {name: runtime.bundle.samples for name, runtime in runtimes.items()}
+    encodings = Encodings(encoding_cache_bytes)
     prices = row_prices(
         {
             (name, graph): runtime.core_s(graph)
@@ -133,18 +136,20 @@ def open_engine(
             for graph in get_args(Graph)
         }
     )
-    encodings = Encodings(encoding_cache_bytes)
-    return Engine(batcher, manifests, providers, samples, prices, encodings=encodings)
+    return Engine(batcher, manifests, providers, samples, prices=prices, encodings=encodings)
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:
     """Convert a function of arrays of rows into one of lists of rows."""
 
     def compute(rows: list[Row]) -> list[Row]:
-        if len({row[0].shape for row in rows}) > 1:  # images of several sizes
+        if len(rows) > 1 and len({row[0].shape for row in rows}) > 1:  # images of several sizes
             return [result for row in rows for result in compute([row])]
         try:
-            outputs = run(*(np.stack(column) for column in zip(*rows, strict=True)))
+            if len(rows) == 1:
+                outputs = run(*(np.asarray(part)[None] for part in rows[0]))
+            else:
+                outputs = run(*(np.stack(column) for column in zip(*rows, strict=True)))
         except DeviceLostError as error:
             raise BatcherLost(str(error)) from error
         if not all(np.isfinite(array).all() for array in outputs):

@@ -16,8 +16,6 @@ from service.http.request import Request
 from service.inference.engine import graph_of
 
 BINARY = "application/octet-stream"
-_MAX_INLINE_BYTES = 200_000
-"""An answer of more bytes is formed off the event loop."""
 
 
 async def infer(request: Request, query: ProtocolModelPath) -> Response:
@@ -25,9 +23,8 @@ async def infer(request: Request, query: ProtocolModelPath) -> Response:
     model = find(request, query)
     work = await read_work(request, model)
     outputs = await compute(request, model, work)
-    if work.answer_bytes > _MAX_INLINE_BYTES:
-        return await request.context.slow.run(_answer, model, work, outputs)
-    return _answer(model, work, outputs)
+    slow = request.context.slow
+    return await slow.run_if_large(work.answer_bytes, _answer, model, work, outputs)
 
 
 async def compute(request: Request, model: ProtocolModel, work: Work) -> Tensors:
