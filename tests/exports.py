@@ -17,7 +17,7 @@ from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
 from training.evaluate import choose_threshold
 from training.export import describe, export_bundle
-from training.growth import LARGEST_PX, fit_size
+from training.growth import MAX_PX, fit_size
 from training.recipes import PRESETS, Recipe
 from training.state import Plan
 from training.trainer import Trainer
@@ -34,7 +34,7 @@ BLOCKS = AttentionConfig(
 """Of `blocks`: colour photographs of 24x32 pixels."""
 LARGE = fit_size(
     PRESETS["pictures"],
-    NetworkConfig(channels=3, height=LARGEST_PX, width=LARGEST_PX, num_classes=3),
+    NetworkConfig(channels=3, height=MAX_PX, width=MAX_PX, num_classes=3),
 ).network
 """Of `large`: the largest pictures that a folder may have."""
 BANDS = fit_size(

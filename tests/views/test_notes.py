@@ -48,11 +48,11 @@ def test_every_view_that_decodes_says_that_the_pose_explains_little() -> None:
     """From the one declaration of what a view needs; others say nothing."""
     manifest = replace(MANIFEST, explained=explaining(0.4))
     noted = {view.name for view in all_views() if view.notes_on(manifest)}
-    decoding = {"perturb", "decode", "sweep", "rivals", "morph", "trajectory", "reconstruct"}
+    decoding = {"perturb", "decode", "sweep", "rivals", "morph", "reconstruct"}
     assert {*decoding, "neighbours", "segment"} == noted
 
 
-@pytest.mark.parametrize("name", ["sweep", "trajectory"])
+@pytest.mark.parametrize("name", ["sweep", "rivals"])
 def test_a_figure_has_the_notes_below(name: str) -> None:
     """The figure above them is the same as without."""
     notes, figure = ask(name, explained=explaining(0.4))

@@ -65,7 +65,7 @@ def test_every_view_draws_the_channels_that_the_bundle_names(
     plain, chosen = (ask(bundle, name) for bundle in bundles)
     drawings = pixels(plain.png()), pixels(chosen.png())
     assert drawings[0].shape == drawings[1].shape
-    same = name in ("trajectory", "equivariance", "routing_off", "neighbours")
+    same = name in ("equivariance", "routing_off", "neighbours")
     assert same or (drawings[0] != drawings[1]).any()
 
 
