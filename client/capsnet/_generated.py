@@ -110,8 +110,8 @@ class Prediction(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -146,8 +146,8 @@ class ReconstructAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -168,8 +168,8 @@ class PerturbAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -195,8 +195,8 @@ class DecodeAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -211,8 +211,8 @@ class SweepAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -239,8 +239,8 @@ class RoutingAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -266,8 +266,8 @@ class RoutingOffAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -290,8 +290,8 @@ class EquivarianceAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -325,8 +325,8 @@ class OcclusionAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -359,8 +359,8 @@ class SegmentAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     segments: list[Segment]
@@ -376,8 +376,8 @@ class RivalsAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -398,8 +398,8 @@ class MorphAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -427,8 +427,8 @@ class NeighboursAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
@@ -467,8 +467,8 @@ class HealthAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
     notes: list[str] | None = None
     """What limits this answer, in sentences; left out where nothing is known to."""
     images: str

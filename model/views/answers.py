@@ -138,8 +138,8 @@ class ModelAnswer(Part):
 
     model: str
     version: str = Field(
-        description="Version of the weights. A precision of the encoder other than float32 "
-        "follows: `+int8` or `+half`."
+        description="Version of the weights. `+int8` or `+half` follows where the encoder does not "
+        "compute in float32."
     )
     notes: list[str] | None = Field(
         None,

@@ -114,7 +114,7 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
         raise BundleError(f"{bundle.path}: the network has no poses to analyse")
     if bundle.manifest.preprocess != "crop":
         bundle = _record(bundle, pose_dimensions=name_dimensions(Runtime(bundle), examples))
-    if len(examples.labels) >= novelty.FEWEST:
+    if len(examples.labels) >= novelty.MIN_IMAGES:
         described = f"{len(examples.labels):,} images of the {source}"
         rule = fit_novelty(Runtime(bundle), scale(examples.images), described=described)
         arrays = {NOVELTY: rule.gaussians} if rule.gaussians else {}
