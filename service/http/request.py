@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import cached_property
 
 import fastapi
 from starlette.types import Receive, Scope, Send
@@ -56,7 +57,7 @@ class Request(fastapi.Request):
         self._max_cost = max_cost
         self._rate_limit = self.context.rate_limit if limited else None
 
-    @property
+    @cached_property
     def limit_s(self) -> float:
         """The seconds from the end of the body until the answer has to be ready.
 
