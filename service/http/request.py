@@ -167,7 +167,7 @@ class Request(fastapi.Request):
     def net(self, manifest: Manifest) -> ServedNet:
         """The network of a manifest, for this request's rows."""
         context = self.context
-        caller = self.scope["state"].get("caller")
+        caller = self.scope.get("state", {}).get("caller")
         return ServedNet(
             manifest, self.engine, self.job, context.admission, context.slow, caller=caller
         )
