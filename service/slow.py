@@ -10,6 +10,8 @@ from typing import ParamSpec, TypeVar
 
 from service.inference.price import charge_time
 
+MAX_INLINE_BYTES = 100_000
+"""More bytes are read and written off the event loop: a megabyte takes milliseconds."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -31,6 +33,14 @@ class SlowThread:
         result, seconds = await asyncio.get_running_loop().run_in_executor(self._executor, timed)
         charge_time(seconds)
         return result
+
+    async def run_if_large(
+        self, size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a function that reads or writes so many bytes: at once if these are few."""
+        if size > MAX_INLINE_BYTES:
+            return await self.run(function, *args, **kwargs)
+        return function(*args, **kwargs)
 
     def close(self) -> None:
         """End the thread once its task is done."""
