@@ -18,8 +18,8 @@ from service.http.middleware import TENSOR_HEADER
 from service.http.problems import invalid
 from service.http.request import Request
 
-_MAX_INLINE_BYTES = 100_000
-"""A body of more bytes is inflated and parsed off the event loop: that takes milliseconds."""
+_MAX_INLINE_BYTES = 10_000
+"""A body of more bytes is inflated and parsed off the event loop: each 10 KB take a millisecond."""
 _MEMBERS = 1000
 """A request's JSON may have this many commas, one for each file, and those between numbers."""
 _WINDOWS = {"gzip": 31, "deflate": 15}
