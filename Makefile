@@ -11,6 +11,7 @@ PRESET ?= mnist
 RUN ?= runs/$(PRESET)-1
 BUNDLE ?= $(PRESET)
 ARGS ?=
+CPU_VENV ?= runs/cpu
 SEEDS ?= 1 2 3
 KSERVE ?= runs/kserve
 REPLICAS ?= 1
@@ -25,7 +26,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help install-training serve ray test ray-test test-cuda check docs generate pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench-setup bench attack lock sbom image image-test base-image kserve-check clean
+.PHONY: help install-training serve ray test test-cpu ray-test test-cuda check docs generate pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench-setup bench attack lock sbom image image-test base-image kserve-check clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -41,6 +42,11 @@ ray: $(VENV)/.ray ## Serve with REPLICAS replicas on Ray Serve (ARGS="--model mn
 test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need data sets.
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
 		--no-loadscope-reorder --timeout 300 $(ARGS)
+
+test-cpu: ## Run the service's tests where only the extra cpu and pytest are installed.
+	@$(PYTHON) -m venv $(CPU_VENV) && $(CPU_VENV)/bin/python -m pip install --quiet \
+		--constraint constraints.txt --editable ".[cpu]" httpx pytest pytest-timeout
+	$(CPU_VENV)/bin/python -m pytest --timeout 300 tests/service tests/views/test_views.py $(ARGS)
 
 ray-test: $(VENV)/.dev ## Kill, roll out and resume on clusters of Ray; ten minutes.
 	$(BIN)/python -m pytest -m ray $(ARGS)

@@ -11,12 +11,13 @@ from typing import ParamSpec, TypeVar
 
 from service.inference.price import charge_time
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
+MAX_INLINE_BYTES = 10_000
+"""More bytes are read and written off the event loop: so many bytes of numbers take a millisecond.
+"""
 _SWITCH_S = 0.0005
 """A thread that runs Python lets the event loop go on after this long, in place of 5 ms."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class SlowThread:
@@ -37,6 +38,14 @@ class SlowThread:
         result, seconds = await asyncio.get_running_loop().run_in_executor(self._executor, timed)
         charge_time(seconds)
         return result
+
+    async def run_if_large(
+        self, size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a function that reads or writes so many bytes: at once if these are few."""
+        if size > MAX_INLINE_BYTES:
+            return await self.run(function, *args, **kwargs)
+        return function(*args, **kwargs)
 
     def close(self) -> None:
         """End the thread once its task is done."""

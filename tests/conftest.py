@@ -62,6 +62,7 @@ def pytest_configure() -> None:
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it: a broken link fails."""
+    pytest.importorskip("mkdocs", reason="mkdocs builds the site")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
@@ -123,6 +124,7 @@ def family_bundles(
     bundle_path: Path, store: Store | Shipped, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A folder with an untrained bundle of each family, called `tiny-<family>`."""
+    pytest.importorskip("torch", reason="torch exports the bundles of families")
     folder = tmp_path_factory.mktemp("families")
     shutil.copytree(bundle_path, folder / "tiny-dynamic")
     manifest = Bundle.open(bundle_path).manifest
@@ -146,11 +148,25 @@ def colour_bundle_path(bundle_path: Path, store: Store | Shipped) -> Path:
     )
 
 
+@pytest.fixture(scope="session")
+def sized_bundles(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `large`, for pictures of 224x224 pixels, `bands`, for arrays, and `blocks`."""
+    pytest.importorskip("torch", reason="torch exports the bundles of tests")
+    from tests.neighbours import add_noise  # noqa: PLC0415
+
+    folder = tmp_path_factory.mktemp("sized")
+    facts = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}
+    for name in ("blocks", "large", "bands"):
+        add_noise(store.copy(name, folder / name, partial(_export, name, **facts)))
+    return folder
+
+
 def _export(config: str, target: Path, **facts: Any) -> None:
     from tests import exports  # noqa: PLC0415  torch
     from tests.model.capsnet.networks import TINY  # noqa: PLC0415
 
-    exports.export(exports.BLOCKS if config == "blocks" else TINY[config], target, **facts)
+    others = {"blocks": exports.BLOCKS, "large": exports.LARGE, "bands": exports.BANDS}
+    exports.export((TINY | others)[config], target, **facts)
 
 
 @pytest.fixture(scope="session")

@@ -115,7 +115,7 @@ class Context:
     def use(self, loaded: Engine) -> None:
         """Answer requests with an engine from now on."""
         self.loaded = loaded
-        self.metrics.record_engine(loaded)
+        self.metrics.record_models(loaded.provider, loaded.manifests)
         self.has_bundles.set()
         log.info("ready: %s with %s", ", ".join(loaded.manifests), loaded.provider)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from python_multipart.exceptions import FormParserError
@@ -10,6 +11,15 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from service.errors import MalformedRequest, TooLarge
 
 _MAX_HEADER_BYTES = 4_096
+_BOUNDARY = re.compile(
+    r"multipart/form-data; ?boundary=(?P<boundary>[\w'()+.:/=?-]{1,70})", re.ASCII
+)
+_HEAD = re.compile(
+    rb"--(?P<boundary>[\w'()+.:/=?-]{1,70})\r\n"
+    rb'Content-Disposition: form-data; name="(?P<name>\w+)"; filename="[\w .()-]*"\r\n'
+    rb"(?:Content-Type: [\w/+.-]+\r\n)?\r\n"
+)
+"""The beginning of a form whose first part is a file with a plain name."""
 
 
 @dataclass
@@ -33,6 +43,8 @@ def read_form(content_type: str, body: bytes, *, max_parts: int) -> list[Part]:
         MalformedRequest: it is no form, or not a whole one.
         TooLarge: there are more parts.
     """
+    if file := _read_one_file(content_type, body):
+        return [file]
     boundary = _read_options(content_type.encode("latin-1")).get(b"boundary")
     if not boundary:
         raise MalformedRequest("the form cannot be read: its Content-Type has no boundary")
@@ -46,6 +58,19 @@ def read_form(content_type: str, body: bytes, *, max_parts: int) -> list[Part]:
     if not reader.ended:
         raise MalformedRequest("the form cannot be read: its end is missing")
     return reader.parts
+
+
+def _read_one_file(content_type: str, body: bytes) -> Part | None:
+    """The only part of a form as clients write it for one file; None if it has another form."""
+    stated = _BOUNDARY.fullmatch(content_type)
+    head = _HEAD.match(body, 0, _MAX_HEADER_BYTES)
+    if not (stated and head and head["boundary"] == stated["boundary"].encode()):
+        return None
+    delimiter = b"\r\n--" + head["boundary"]
+    end = body.find(delimiter, head.end())
+    if end < 0 or body[end + len(delimiter) :] not in (b"--", b"--\r\n"):
+        return None
+    return Part(head["name"].decode(), is_file=True, pieces=[body[head.end() : end]])
 
 
 def _read_options(header: bytes) -> dict[bytes, bytes]:
@@ -67,7 +92,7 @@ class _Reader:
 
     def callbacks(self) -> dict[str, object]:
         """The methods, by the parser's names of them."""
-        return {name: getattr(self, name) for name in dir(self) if name.startswith("on_")}
+        return {name: getattr(self, name) for name in vars(_Reader) if name.startswith("on_")}
 
     def on_part_begin(self) -> None:
         if len(self.parts) == self._max_parts:

@@ -107,10 +107,16 @@ class Request(fastapi.Request):
             self.job.deadline = time.monotonic() + limit_s
             self.timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
 
-    def admit(self, rows: int, *, files: int = 0) -> None:
-        """Admit the request with its number of rows, and its drawing, before anything is decoded.
+    def admit(self, rows: int, *, files: int = 0, price: int = 1) -> None:
+        """Admit the request with the price of its rows, and its drawing, before files are decoded.
 
-        Its client is charged for at least one row for each of the files.
+        A request of a higher price than the limit of admission has the queue for itself. Its client
+        is charged for at least one row for each of the files.
+
+        Args:
+            rows: of the request.
+            files: that are decoded.
+            price: of one row: see `Engine.price`.
 
         Raises:
             QueueFull: see `Admission.admit`.
@@ -119,12 +125,13 @@ class Request(fastapi.Request):
         """
         if rows > self._max_cost:
             raise ValueError(f"the route declares at most {self._max_cost} rows, not {rows}")
-        self.job.cost, self.job.client = rows, self.caller
+        self.job.cost = min(rows * price, self.context.admission.limit)
+        self.job.client = self.caller
         self.context.admission.admit(self.job)
         if self.drawing:
             self._drawn = Job(deadline=self.job.deadline)
             self.drawing.admit(self._drawn)
-        self.charge(max(rows, files), paid=1)
+        self.charge(max(rows * price, files), paid=1)
 
     def charge(self, rows: int = 1, *, paid: int = 0) -> None:
         """Charge the client for rows, if the settings limit them: see `RateLimit.spend`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import binascii
-from functools import partial
 from typing import Any
 
 from pydantic_core import from_json
@@ -20,8 +19,6 @@ from service.http.request import Request
 from service.pictures import Upload
 
 FILE_FIELD = "file"
-_MAX_INLINE_BYTES = 100_000
-"""A body of more bytes is parsed off the event loop: a megabyte takes milliseconds."""
 _MAX_OTHER_FIELDS = 16
 """A form may have this many parts in addition to its pictures. They are refused by name, and beyond
 this number without.
@@ -49,8 +46,9 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
     if kind in _READERS:
         header, body = request.headers["content-type"], await request.body()
         request.scope["state"]["share"].hold(len(body))  # what it expands to
-        read = partial(_READERS[kind], header, body, max_pictures)
-        uploads = await context.slow.run(read) if len(body) > _MAX_INLINE_BYTES else read()
+        uploads = await context.slow.run_if_large(
+            len(body), _READERS[kind], header, body, max_pictures
+        )
     elif kind.startswith("image/") or kind == "application/octet-stream":
         uploads = [await request.body()]
     else:

@@ -82,8 +82,8 @@ def _work(connection: socket.socket, memory_bytes: int) -> None:
 
     It ends when the pool closes its connection.
     """
-    _die_with_parent()
-    _limit_memory(memory_bytes)
+    die_with_parent()
+    limit_memory(memory_bytes)
     stream = connection.makefile("rb")
     with suppress(EOFError, OSError):
         connection.sendall(READY)
@@ -120,13 +120,13 @@ def _do(
     return text.encode(), content
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """End with the process that forked this one, however it ends; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _limit_memory(further_bytes: int) -> None:
+def limit_memory(further_bytes: int) -> None:
     """Let this process take so much memory beyond what it has; Linux only."""
     if _MEMORY.exists():
         has_bytes = int(_MEMORY.read_text().split()[0]) * resource.getpagesize()

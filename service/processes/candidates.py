@@ -10,7 +10,6 @@ survives this is opened in a worker.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import resource
@@ -24,6 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from service.pool.__main__ import die_with_parent, limit_memory
+
 if TYPE_CHECKING:
     from service.settings import Settings
 
@@ -35,10 +36,6 @@ _VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TZ")
 _WALL = 5
 _AT_ONCE = 2
 """So many candidates are opened at once."""
-_PR_SET_PDEATHSIG = 1
-"""The number of this option in prctl(2)."""
-_MEMORY = Path("/proc/self/statm")
-_OUT_OF_MEMORY = Path("/proc/self/oom_score_adj")
 
 
 class Limits(NamedTuple):
@@ -124,7 +121,9 @@ def main() -> None:
     """Open the bundle that the command line names, and write `SOUND` or why it cannot be served."""
     parent, memory_bytes, cpu_s = map(int, sys.argv[1:4])
     folder = Path(sys.argv[4])
-    _die_with(parent)
+    die_with_parent()
+    if os.getppid() != parent:  # it has ended already
+        os._exit(1)
     import model.runtime  # noqa: F401, PLC0415  before the limits, which are on top of it
 
     _limit(memory_bytes, cpu_s)
@@ -170,20 +169,9 @@ def open_candidate(folder: Path) -> None:
         runtime.trace(np.zeros((1, *manifest.image_shape), np.float32))
 
 
-def _die_with(parent: int) -> None:
-    """End with the process that started this one, however it ends; Linux only."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def _limit(memory_bytes: int, cpu_s: int) -> None:
     """Limit this process; only Linux limits its memory."""
-    if _MEMORY.exists():
-        has_bytes = int(_MEMORY.read_text().split()[0]) * resource.getpagesize()
-        _OUT_OF_MEMORY.write_text("1000")  # if the machine has none left: this one first
-        resource.setrlimit(resource.RLIMIT_AS, (has_bytes + memory_bytes,) * 2)
+    limit_memory(memory_bytes)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

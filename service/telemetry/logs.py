@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import time
 import warnings
 from collections import deque
 from collections.abc import Mapping
@@ -30,7 +31,6 @@ MAX_LINES = 10_000
 """This many lines may wait to be written."""
 _PERIOD_S, _FLUSH_S = 0.02, 1.0
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(context)s"
 
 
 def configure(
@@ -45,7 +45,7 @@ def configure(
     handler = Lines(sys.stderr)
     if fields:
         handler.addFilter(partial(_add, fields))
-    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(_TEXT))
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     # What no format shows need not be found out for every event (Python's Logging HOWTO).
     logging._srcfile = None  # noqa: SLF001
@@ -134,15 +134,26 @@ def _context(record: logging.LogRecord) -> dict[str, Any]:
 class TextFormatter(logging.Formatter):
     """A sentence, then the request's id and the event's fields as name=value."""
 
+    _second = 0
+    _time = ""
+
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as text."""
-        record.context = "".join(f" {key}={value}" for key, value in _context(record).items())
-        return super().format(record)
+        context = "".join([f" {key}={value}" for key, value in _context(record).items()])
+        head = f"{self._format_time(record)} {record.levelname} {record.name}"
+        line = f"{head}: {record.getMessage()}{context}"
+        if not line.isprintable():  # a client's words cannot forge a line
+            line = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), line)
+        if record.exc_info:
+            line += f"\n{self.formatException(record.exc_info)}"
+        return line
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
-        """Escape control characters, so that a client's words cannot forge a line."""
-        line = super().formatMessage(record)
-        return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), line)
+    def _format_time(self, record: logging.LogRecord) -> str:
+        """The time of a record. The text of a second is made once."""
+        if int(record.created) != self._second:
+            self._second = int(record.created)
+            self._time = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._second))
+        return f"{self._time},{int(record.msecs):03d}"
 
 
 class JsonFormatter(logging.Formatter):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from service import VERSION
-from service.telemetry.reports import FOLDER, BatchReport, Loaded, Workers
+from service.telemetry.reports import FOLDER, BatchReport, Workers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
@@ -83,11 +83,11 @@ class Metrics:
         # Opens the last files now: an inference must not fail because no descriptor is left.
         self._refusals("busy"), self._stages("compute")
 
-    def record_engine(self, engine: Loaded) -> None:
-        """Record which models are loaded."""
+    def record_models(self, provider: str, names: Iterable[str]) -> None:
+        """Record which models are loaded, and the provider that runs them."""
         if self._provider:
             self._provider.set(0)
-        self._provider = self._providers(engine.provider, ",".join(sorted(engine.manifests)))
+        self._provider = self._providers(provider, ",".join(sorted(names)))
         self._provider.set(1)
 
     def begin_request(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -52,15 +51,3 @@ class Workers(Protocol):
     @property
     def ready_workers(self) -> list[ReadyWorker]:
         """The workers that can answer."""
-
-
-class Loaded(Protocol):
-    """What computes requests."""
-
-    @property
-    def provider(self) -> str:
-        """The onnxruntime provider in use."""
-
-    @property
-    def manifests(self) -> Collection[str]:
-        """The names of the models."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.load.servers import descendants
 from service.pictures import SAMPLES
 from tests.attack import files
 from tests.attack.wire import Target, exchange, request
@@ -112,21 +113,6 @@ async def warm_up(target: Target) -> None:
         await asyncio.gather(*(exchange(target, data) for _ in range(6)))
     large = request("/classify", files.square_png(3_400), key=target.key)
     await asyncio.gather(*(exchange(target, large) for _ in range(4)))
-
-
-def descendants(pid: int) -> list[int]:
-    """Process ids of all children, and of theirs."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    found, unseen = [], [pid]
-    while unseen:
-        offspring = children.get(unseen.pop(), [])
-        found += offspring
-        unseen += offspring
-    return found
 
 
 def _pss_kib(pid: int) -> int:

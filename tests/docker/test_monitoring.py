@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ DASHBOARD = MONITORING / "grafana" / "dashboards" / "capsnet.json"
 def exposed() -> set[str]:
     """Names of all series that the service exposes once it has answered something."""
     metrics = Metrics()
-    metrics.record_engine(SimpleNamespace(provider="CPU", manifests=["mnist"]))  # type: ignore[arg-type]
+    metrics.record_models("CPU", ["mnist"])
     metrics.record_request("POST", "/classify", 200, {"queue": 0.1, "total": 0.1})
     metrics.record_rejection("busy")
     metrics.record_batch(BatchReport(("mnist", "encode"), 1, 0.1))

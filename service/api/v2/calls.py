@@ -28,8 +28,6 @@ from service.http.problems import invalid
 from service.http.request import Request
 from service.http.route import Route
 
-_MAX_INLINE_BYTES = 100_000
-"""A message of more bytes is read off the event loop."""
 MAX_FIELDS = 1_000
 """A message may have this many fields in addition to its image files."""
 _CONTENTS = {"FP32": ("fp32_contents", "<f4"), "INT64": ("int64_contents", "<i8")}
@@ -92,10 +90,7 @@ async def model_infer(request: Request) -> Protobuf:
     """Compute the outputs of a model."""
     message = await _read(request, "ModelInferRequest")
     model = find(request, _query(message.model_name, message.model_version))
-    if message.ByteSize() > _MAX_INLINE_BYTES:
-        work = await request.context.slow.run(_make_work, message, model)
-    else:
-        work = _make_work(message, model)
+    work = await request.context.slow.run_if_large(message.ByteSize(), _make_work, message, model)
     return _to_message(model, work, await compute(request, model, work))
 
 
@@ -107,9 +102,8 @@ async def _read(request: Request, name: str) -> Any:
         TooLarge: see `check_fields`.
     """
     body, max_fields = await request.body(), MAX_FIELDS + request.context.settings.max_pictures
-    if len(body) > _MAX_INLINE_BYTES:
-        return await request.context.slow.run(_parse, body, messages()[name], max_fields)
-    return _parse(body, messages()[name], max_fields)
+    slow = request.context.slow
+    return await slow.run_if_large(len(body), _parse, body, messages()[name], max_fields)
 
 
 def _parse(body: bytes, kind: Any, max_fields: int) -> Any:

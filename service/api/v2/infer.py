@@ -13,10 +13,9 @@ from service.api.v2.request import Work, read_work
 from service.http.middleware import TENSOR_HEADER
 from service.http.negotiation import JSON
 from service.http.request import Request
+from service.inference.engine import graph_of
 
 BINARY = "application/octet-stream"
-_MAX_INLINE_BYTES = 200_000
-"""An answer of more bytes is formed off the event loop."""
 
 
 async def infer(request: Request, query: ProtocolModelPath) -> Response:
@@ -24,9 +23,8 @@ async def infer(request: Request, query: ProtocolModelPath) -> Response:
     model = find(request, query)
     work = await read_work(request, model)
     outputs = await compute(request, model, work)
-    if work.answer_bytes > _MAX_INLINE_BYTES:
-        return await request.context.slow.run(_answer, model, work, outputs)
-    return _answer(model, work, outputs)
+    slow = request.context.slow
+    return await slow.run_if_large(work.answer_bytes, _answer, model, work, outputs)
 
 
 async def compute(request: Request, model: ProtocolModel, work: Work) -> Tensors:
@@ -38,7 +36,8 @@ async def compute(request: Request, model: ProtocolModel, work: Work) -> Tensors
         Problem: an image file cannot be read.
     """
     request.scope["state"]["share"].reserve_answer(work.answer_bytes)
-    request.admit(model.cost(work.rows, work.wanted))
+    price = request.engine.price(model.manifest.name, graph_of(model.needs))
+    request.admit(model.cost(work.rows, work.wanted), price=price)
     return await model.compute(request, work.inputs, work.wanted)
 
 

@@ -18,8 +18,6 @@ from service.http.middleware import TENSOR_HEADER
 from service.http.problems import invalid
 from service.http.request import Request
 
-_MAX_INLINE_BYTES = 10_000
-"""A body of more bytes is inflated and parsed off the event loop: each 10 KB take a millisecond."""
 _MEMBERS = 1000
 """A request's JSON may have this many commas, one for each file, and those between numbers."""
 _WINDOWS = {"gzip": 31, "deflate": 15}
@@ -117,9 +115,7 @@ async def read_work(request: Request, model: ProtocolModel) -> Work:
     head, tensors = _split(body, request.headers.get(TENSOR_HEADER))
     if head is None:
         return _read_raw(body, model)
-    if len(head) > _MAX_INLINE_BYTES:
-        return await request.context.slow.run(_read, head, tensors, model)
-    return _read(head, tensors, model)
+    return await request.context.slow.run_if_large(len(head), _read, head, tensors, model)
 
 
 async def read_body(request: Request) -> bytes:

@@ -11,12 +11,12 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from benchmarks.load.servers import descendants
 from service.drawing import MAX_WAITING, open_pool
 from service.http.negotiation import JSON, PNG
 from service.inference.job import Job
-from tests.attack.service import descendants
 
-DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/sweep?dims=0&step=0.5"]
+DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/rivals?count=2"]
 
 
 def draw(client: TestClient, path: str, digit: bytes, kind: str = PNG, **headers: str) -> Any:

@@ -48,3 +48,28 @@ def test_a_part_without_a_name_is_refused(head: bytes) -> None:
     """Nobody knows what it is for."""
     with pytest.raises(MalformedRequest, match="a part has no name"):
         read_form(TYPE, form(head), max_parts=1)
+
+
+@pytest.mark.parametrize("end", [b"\r\n--edge--", b"\r\n--edge--\r\n"])
+@pytest.mark.parametrize("kind", [b"", b"\r\nContent-Type: image/png"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\r\n", b"--edge--", b"\r\n--edg", b"\n--edge--\r\n", bytes(range(256))]
+)
+def test_the_content_of_a_file_may_be_anything_but_the_boundary(
+    content: bytes, kind: bytes, end: bytes
+) -> None:
+    """A form of one plain file is read in one pass, others part by part; both find the same."""
+    plain = b"--edge\r\n" + a_part(b'name="file"; filename="7 (1).png"') + kind
+    (file,) = read_form(TYPE, plain + b"\r\n\r\n" + content + end, max_parts=1)
+    assert ("file", True, content) == (file.name, file.is_file, file.content)
+    odd = b"--edge\r\nX: y\r\n" + plain.removeprefix(b"--edge\r\n")
+    (file,) = read_form(TYPE, odd + b"\r\n\r\n" + content + end, max_parts=1)
+    assert ("file", True, content) == (file.name, file.is_file, file.content)
+
+
+@pytest.mark.parametrize("end", [b"", b"\r\n--edge", b"\r\n--edge-", b"\r\n--other--\r\n"])
+def test_a_file_without_an_end_is_refused(end: bytes) -> None:
+    """Part of it may be missing."""
+    body = b"--edge\r\n" + a_part(b'name="file"; filename="a"') + b"\r\n\r\nx" + end
+    with pytest.raises(MalformedRequest, match="the form cannot be read"):
+        read_form(TYPE, body, max_parts=1)

@@ -12,7 +12,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service import VERSION
 from service.inference.batcher import BatchReport
-from service.inference.engine import Engine
 from service.processes.registry import WorkerRegistry
 from service.telemetry.metrics import Metrics
 from service.telemetry.reports import FOLDER
@@ -35,7 +34,7 @@ def read(metrics: Metrics, sample: str, **labels: str) -> float:
 def metrics() -> Metrics:
     """A registry with something to read in every metric."""
     made = Metrics(lambda: 7)
-    made.record_engine(Engine(None, {"mnist": None}, "CPUExecutionProvider"))  # type: ignore[arg-type,dict-item]
+    made.record_models("CPUExecutionProvider", ["mnist"])
     made.record_request("POST", "/classify", 200, {"queue": 0.003, "total": 0.02})
     made.begin_request()
     made.record_rejection("busy")
