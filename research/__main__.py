@@ -71,7 +71,7 @@ def show(*, file: OwnFile = None, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir =
 
 @app.command("run")
 def run_rows(
-    names: Annotated[list[str], typer.Argument(help="Of tables or rows; * and ? match.")],
+    names: Annotated[list[str], typer.Argument(help="Names of tables or rows; * and ? match.")],
     *,
     seeds: Annotated[
         str | None, typer.Option(help="Comma-separated; by default those of the page.")
@@ -143,7 +143,7 @@ def routing_off(
         typer.Argument(help="Bundles by name, or folders of bundles; by default all by name."),
     ] = None,
     *,
-    again: Annotated[bool, typer.Option("--again", help="Also what was measured before.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure recorded bundles again.")] = False,
     runs_dir: RunsDir = _RUNS,
     docs_dir: DocsDir = _DOCS,
     data_dir: DataDir = _DATA,
@@ -178,10 +178,10 @@ def print_table(
     *,
     file: OwnFile = None,
     validation: Annotated[
-        bool, typer.Option("--validation", help="Of results on held-out training images.")
+        bool, typer.Option("--validation", help="Use results on held-out images.")
     ] = False,
     images: Annotated[
-        int | None, typer.Option(help="Of results after so many images.", min=1)
+        int | None, typer.Option(help="Use results after this many images.", min=1)
     ] = None,
     runs_dir: RunsDir = _RUNS,
     docs_dir: DocsDir = _DOCS,
@@ -236,7 +236,7 @@ def attack(
     data_dir: DataDir = _DATA,
     bundles: Bundles = _BUNDLES,
 ) -> None:
-    """Attack networks by FGSM and PGD, and detect that by reconstruction; write table and picture.
+    """Attack networks by FGSM and PGD, detect the attacks, and write table and picture.
 
     Each read of a test split goes on record. Then the page is written anew. A control, such as a
     linear head, is attacked by the folder of its run.

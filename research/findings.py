@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from research import routing
-from research.compare import BOUND, Difference, compare, is_stale, of_row, score
+from research.compare import BOUND, Difference, compare, is_stale, lines, of_row, score
 from research.rows import Table
 from research.run import Result
 
@@ -24,10 +24,16 @@ HEADINGS = {
 """The verdicts in the order of the page: evidence against capsules comes first."""
 
 
+UNNOTICED = "may be unnoticed, points"
+HEAD = ("network", "control", "errors, %", "difference, points", "seeds", UNNOTICED, "remark")
+"""The columns of a table of findings."""
+
+
 class Finding(NamedTuple):
     """A comparison of capsules, or of their routing, with a control."""
 
-    title: str
+    network: str
+    control: str
     percents: tuple[float, float]
     """The errors of both."""
     difference: Difference
@@ -44,18 +50,22 @@ class Finding(NamedTuple):
             return "more"
         return "fewer" if self.difference.high < 0 else "undecided"
 
-    def __str__(self) -> str:
+    def cells(self, remarks: Sequence[str]) -> tuple[str, ...]:
+        """The row of a table, below HEAD; `remarks` are numbered from one."""
         first, second = self.percents
-        text = f"{self.title}: {first:.2f} % and {second:.2f} % ({self.difference} points"
-        if self.seeds is not None:
-            text += f"; {self.seeds[0]} and {self.seeds[1]} seeds"
-        text += ")"
+        unnoticed = ""
         if self.verdict == "undecided" and second:
             reach = max(-self.difference.low, self.difference.high)
-            share = 100 * reach / second
-            text += f"; a difference of {reach:.2f} points, {share:.0f} % of the control's errors,"
-            text += " may have gone unnoticed"
-        return f"{text}. {self.note[:1].upper()}{self.note[1:]}{'.' * bool(self.note)}".rstrip()
+            unnoticed = f"{reach:.2f} ({100 * reach / second:.0f} %)"
+        return (
+            self.network,
+            self.control,
+            f"{first:.2f}, {second:.2f}",
+            str(self.difference),
+            f"{self.seeds[0]}, {self.seeds[1]}" if self.seeds else "",
+            unnoticed,
+            str(1 + remarks.index(self.note)) if self.note else "",
+        )
 
 
 def write_findings(
@@ -65,19 +75,23 @@ def write_findings(
     found = [*_of_rows(tables, results), *_of_couplings(measured)]
     if not found:
         return "Nothing has been measured yet."
+    remarks = list(dict.fromkeys(one.note for one in found if one.note))
     parts = [_rule(len(found), has_bounds=any(one.difference.is_bound for one in found))]
     for verdict, heading in HEADINGS.items():
-        lines = [f"- {one}" for one in found if one.verdict == verdict]
-        parts.append("\n".join((f"### {heading}", "", *(lines or ["- None."]))))
-    return "\n\n".join(parts)
+        rows = [one.cells(remarks) for one in found if one.verdict == verdict]
+        parts += [f"### {heading}", lines(HEAD, rows) if rows else "None."]
+    numbered = [
+        f"{number}. {note[:1].upper()}{note[1:]}." for number, note in enumerate(remarks, 1)
+    ]
+    return "\n\n".join([*parts, *(["### Remarks", "\n".join(numbered)] if numbered else [])])
 
 
 def _rule(count: int, *, has_bounds: bool) -> str:
     text = (
         "A finding compares capsules, or their routing, with a control by one rule: *more* or "
         "*fewer* errors if the 95 % interval of the difference lies above or below zero. Otherwise "
-        "nothing is decided, and the line says how large a difference may have gone unnoticed. "
-        "Each line has the errors of both networks and their difference. "
+        "nothing is decided, and the row says how large a difference may be unnoticed, also "
+        "as a share of the control's errors. "
         f"{count} comparisons are not corrected for their number: one in twenty intervals excludes "
         "zero by chance. Evidence against capsules comes first."
     )
@@ -104,7 +118,8 @@ def _of_rows(tables: Mapping[str, Table], results: Sequence[Result]) -> Iterator
                 if difference := compare(own[0], own[1], test):
                     of = "" if len(table.columns) == 1 else f", {heading.removesuffix(', %')}"
                     yield Finding(
-                        f"**{both[0].title}** and **{both[1].title}**{of}",
+                        f"{both[0].title}{of}",
+                        both[1].title,
                         tuple(score(few, test).percent for few in own),  # type: ignore[arg-type]
                         difference,
                         (len(own[0]), len(own[1])),
@@ -119,7 +134,8 @@ def _of_couplings(measured: Mapping[str, Any]) -> Iterator[Finding]:
         points, low, high = uniform["difference"]
         of = "" if test == routing.SPLIT else f", {test}"
         yield Finding(
-            f"**`{name}` as routed** and **with uniform couplings**{of}",
+            f"`{name}` as routed{of}",
+            "with uniform couplings",
             tuple(100 * one["errors"] / scores["images"] for one in (routed, uniform)),
             Difference(-points, -high, -low),
             None,

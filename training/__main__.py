@@ -111,7 +111,7 @@ def train(
     ] = None,
     size: Annotated[
         int | None,
-        typer.Option(min=1, max=MAX_PX, help="Height and width that those are brought to."),
+        typer.Option(min=1, max=MAX_PX, help="Height and width of the pictures of --data."),
     ] = None,
     stem: Annotated[
         str | None,
@@ -121,7 +121,7 @@ def train(
             "`pretrained`, or the weights in FILE, of torchvision or timm.",
         ),
     ] = None,
-    channels: Annotated[int | None, typer.Option(help="1 makes them grey, 3 coloured.")] = None,
+    channels: Annotated[int | None, typer.Option(help="1 makes pictures grey, 3 coloured.")] = None,
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
     ] = False,
@@ -134,7 +134,7 @@ def train(
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in run-dir.")] = False,
     resume_or_begin: Annotated[
-        bool, typer.Option("--resume-or-begin", help="Continue it if it has begun.")
+        bool, typer.Option("--resume-or-begin", help="Continue the run, or begin it.")
     ] = False,
     weights: Annotated[
         Path | None, typer.Option(help="Start from the weights of this run's folder or bundle.")
@@ -341,7 +341,7 @@ def evaluate(
         typer.Option(help="HTML file to write; with --data, report.html by default."),
     ] = None,
     pairs: Annotated[
-        int, typer.Option(min=PUBLISHED_PAIRS, help="Test pairs at each shift, if for pairs.")
+        int, typer.Option(min=PUBLISHED_PAIRS, help="Test pairs at each shift, for pairs.")
     ] = TEST_PAIRS,
 ) -> None:
     """Read the test split through the bundle, which goes on record, and print the scores.
@@ -409,7 +409,7 @@ def analyse(
 
 @app.command()
 def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
-    """Measure what critics of capsules do, on held-out images; `analyse` does so too."""
+    """Measure what critics of capsules measure, on held-out images; `analyse` does so too."""
     from training.analysis.bundle import analyse_health  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
     from training.evaluate import validation_examples  # noqa: PLC0415  as above
@@ -436,7 +436,7 @@ def figure(
     bundle: Annotated[str, typer.Argument(help="A bundle for pairs of digits: name or folder.")],
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="PNG file to write.")],
-    columns: Annotated[int, typer.Option(min=1, help="So many pairs are shown.")] = 10,
+    columns: Annotated[int, typer.Option(min=1, help="Number of pairs to show.")] = 10,
     data_dir: DataDir = _DATA,
 ) -> None:
     """Draw how a bundle separates held-out pairs of digits."""

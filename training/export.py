@@ -19,6 +19,7 @@ from torch import Tensor
 
 from model.bundle import MANIFEST, NAME, WEIGHTS, Bundle, Manifest, digest, write_manifest
 from model.bundle.files import version_of
+from model.bundle.manifest import SHOWN
 from model.bundle.samples import SAMPLES
 from model.capsnet import Network, build, family_of
 from model.preprocess import scale
@@ -82,6 +83,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         network,
         name=name,
         class_names=data.dataset.class_names,
+        shown_channels=recipe.shown_channels if recipe.network.channels not in (1, SHOWN) else (),
         training={
             "recipe": recipe.to_dict(),
             "examples": checkpoint.examples,

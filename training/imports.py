@@ -151,8 +151,11 @@ def _complete_encoder(graph: onnx.ModelProto, *, logits: bool, has_poses: bool) 
         raise ExportError("a decoder needs an encoder with two outputs: presence and poses")
     renamed = _rename(graph, ("images",), ("presence.raw", "poses")[: 1 + has_poses], "encoder")
     body = renamed.graph
-    kind, options = ("Softmax", {"axis": 1}) if logits else ("Identity", {})
-    body.node.append(helper.make_node(kind, ["presence.raw"], ["presence"], **options))
+    names = ["presence.raw"], ["presence"]
+    if logits:
+        body.node.append(helper.make_node("Softmax", *names, axis=1))
+    else:
+        body.node.append(helper.make_node("Identity", *names))
     if not has_poses:
         constants = {"poses.axis": [2], "poses.start": [0], "poses.end": [0]}
         for name, values in constants.items():

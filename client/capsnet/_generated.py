@@ -110,8 +110,10 @@ class Prediction(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -144,8 +146,10 @@ class ReconstructAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -164,8 +168,10 @@ class PerturbAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -189,8 +195,10 @@ class DecodeAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     images: list[Image.Image]
@@ -203,8 +211,10 @@ class SweepAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -229,8 +239,10 @@ class RoutingAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -254,8 +266,10 @@ class RoutingOffAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -276,8 +290,10 @@ class EquivarianceAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -309,8 +325,10 @@ class OcclusionAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -341,8 +359,10 @@ class SegmentAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     segments: list[Segment]
     """The longest capsule first."""
     explained_ink: float
@@ -356,8 +376,10 @@ class RivalsAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -376,8 +398,10 @@ class MorphAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -403,8 +427,10 @@ class NeighboursAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -441,8 +467,10 @@ class HealthAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
-    `+half`."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     images: str
     """The images that it was measured on."""
     count: int
@@ -688,6 +716,8 @@ class ModelSummary(Answer):
     explained: Explained | None = None
     """The share of the images' variance that poses explain, next to PCA; None where that was not
     measured."""
+    notes: dict[str, Any]
+    """What limits the answers of some views, in sentences, by the view's name."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -819,8 +849,8 @@ class CapsNetMethods:
     ) -> Any:
         """Classify images by the lengths of the class capsules.
 
-        There is an entry for each, in order. Of several, one that cannot be read has a problem
-        there.
+        The answer has an entry for each image, in order. If one of several images cannot be
+        read, its entry has a problem.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
@@ -1479,7 +1509,8 @@ class CapsNetMethods:
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dx: pixels by which the second digit lies right of the first; by default `4`.
             dy: pixels by which the second digit lies below the first; by default `4`.
-            scale: PNG: each pixel becomes scale x scale; by default `1`.
+            scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
+                default `1`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -1506,7 +1537,7 @@ class CapsNetMethods:
         return self._send(call("GET", "/models", ModelsAnswer, {}, None, timeout_s=timeout_s))
 
     def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Show a model's manifest, its pose dimensions in words.
+        """Show a model's manifest, with its pose dimensions in words.
 
         Args:
             name: name
@@ -1629,8 +1660,8 @@ class AsyncCapsNetMethods:
     ) -> Any:
         """Classify images by the lengths of the class capsules.
 
-        There is an entry for each, in order. Of several, one that cannot be read has a problem
-        there.
+        The answer has an entry for each image, in order. If one of several images cannot be
+        read, its entry has a problem.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
@@ -2289,7 +2320,8 @@ class AsyncCapsNetMethods:
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dx: pixels by which the second digit lies right of the first; by default `4`.
             dy: pixels by which the second digit lies below the first; by default `4`.
-            scale: PNG: each pixel becomes scale x scale; by default `1`.
+            scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
+                default `1`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -2316,7 +2348,7 @@ class AsyncCapsNetMethods:
         return await self._send(call("GET", "/models", ModelsAnswer, {}, None, timeout_s=timeout_s))
 
     async def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Show a model's manifest, its pose dimensions in words.
+        """Show a model's manifest, with its pose dimensions in words.
 
         Args:
             name: name

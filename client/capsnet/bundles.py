@@ -124,7 +124,7 @@ def _check(name: str | None, manifest: Manifest) -> None:
 
 
 def _describe(manifest: Manifest) -> dict[str, Any]:
-    """The manifest, its pose dimensions in words."""
+    """The manifest, with its pose dimensions in words."""
     dimensions = [
         {**asdict(dimension), "effect": dimension.effect} for dimension in manifest.pose_dimensions
     ]

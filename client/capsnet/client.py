@@ -50,7 +50,7 @@ class CapsNet(CapsNetMethods):
 
     Args:
         url: of the service; by default `CAPSNET_URL`, else http://localhost:8000.
-        api_key: if the service wants one.
+        api_key: the key, if the service needs one.
         timeout_s: deadline of each request, its repetitions included.
         connections: requests that are sent side by side, for many images.
         bulk: whether the service may compute all other requests first.
@@ -60,7 +60,7 @@ class CapsNet(CapsNetMethods):
         DeadlineExceeded: there was no answer in time.
         Unreachable: nothing listens at the url.
         InvalidAnswer: the answer ended early, or is not that of a CapsNet service.
-        ValueError: the url is none; raised by the constructor.
+        ValueError: the url is not valid; raised by the constructor.
     """
 
     def __init__(

@@ -40,9 +40,9 @@ class Problem(CapsNetError):
         type: what to branch on, such as `urn:capsnet:problem:busy`.
         title: of the type, in words.
         detail: what is wrong with this request.
-        parameter: the one at fault, if it is one.
+        parameter: the parameter at fault, if any.
         request_id: finds the request in the service's log.
-        retry_after_s: when the service may have time again.
+        retry_after_s: seconds until the service may have time again.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ def client_options(url: str | None, api_key: str | None, *, bulk: bool = False) 
     """What httpx's clients are made with.
 
     Raises:
-        ValueError: the url is none.
+        ValueError: the url is not valid.
     """
     headers = {
         "User-Agent": f"capsnet-client/{version('capsnet-client')}",

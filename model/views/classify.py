@@ -167,7 +167,8 @@ class ClassifyAnswer(ModelAnswer):
 async def classify(net: Net, query: ClassifyQuery, *pictures: Prepared | Problem) -> ClassifyAnswer:
     """Classify images by the lengths of the class capsules.
 
-    There is an entry for each, in order. Of several, one that cannot be read has a problem there.
+    The answer has an entry for each image, in order. If one of several images cannot be read, its
+    entry has a problem.
     """
     prepared = [picture for picture in pictures if isinstance(picture, Prepared)]
     rows = await net.encode([picture.image for picture in prepared]) if prepared else ()

@@ -77,8 +77,8 @@ class ViewMethods:
     ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
         """Classify images by the lengths of the class capsules.
 
-        There is an entry for each, in order. Of several, one that cannot be read has a problem
-        there.
+        The answer has an entry for each image, in order. If one of several images cannot be
+        read, its entry has a problem.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,

@@ -26,7 +26,7 @@ console = Console(highlight=False)
 def attacks() -> Iterator[Table]:
     """Every attack of `make attack`, so far."""
     columns = ["", "attacks", "as they should be", "slowest p99 of others, ms"]
-    table = Table("Attacks, beside a client of ten requests a second", columns)
+    table = Table("Attacks, next to a client of ten requests a second", columns)
     results = []
     for result in attack_all(ALL, seconds=5, source=ROOT):
         results.append(result)

@@ -37,7 +37,7 @@ def fuzz(*, requests: int = 100_000, seed: int = 1) -> Table:
         "p99 of others, ms",
         "MiB before, after",
     ]
-    table = Table("Fuzzed requests, beside a client of ten requests a second", columns)
+    table = Table("Fuzzed requests, next to a client of ten requests a second", columns)
     by_document = requests // 20
     each = (requests - by_document) // 2
     kinds: dict[str, Callable[[str], Counter[int]]] = {

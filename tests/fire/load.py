@@ -132,15 +132,15 @@ def _add(table: Table, name: str, load: Outcome, memory_mib: float, faults: list
 
 
 def quiet_client(*, seconds: float = 8, workers: tuple[int, ...] = (1, 2, 4)) -> Table:
-    """Ten requests a second, beside four times what the service can answer, and large requests."""
-    columns = ["workers", "beside", "answered, refused once, failed", "p50, p99 ms", "others/s"]
+    """Ten requests a second, next to four times what the service can answer, and large requests."""
+    columns = ["workers", "others", "answered, refused once, failed", "p50, p99 ms", "others/s"]
     table = Table("A quiet client of ten requests a second", columns)
     for count in workers:
         with started("open", CAPSNET_WORKERS=str(count)) as service:
             asyncio.run(warm_up(service.target))
             rate = 4 * saturation(service, 3).rate
             flood = f"{rate:.0f} mixed requests a second"
-            _add_quiet(table, count, "nobody", _beside(service, "closed", 0, seconds))
+            _add_quiet(table, count, "none", _beside(service, "closed", 0, seconds))
             _add_quiet(table, count, flood, _beside(service, "open", rate, seconds))
             large = "two clients of 256 pictures a request"
             _add_quiet(table, count, large, _beside(service, "large", 2, seconds))
@@ -154,7 +154,7 @@ def quiet_client(*, seconds: float = 8, workers: tuple[int, ...] = (1, 2, 4)) ->
 
 
 def _beside(service: Service, mode: str, amount: float, seconds: float) -> tuple[Quiet, Outcome]:
-    """What a quiet client sees beside a generator, and what that sees."""
+    """What a quiet client and a load generator see."""
     generator, client = begin(service, mode, amount, seconds), start_client(service.target)
     time.sleep(seconds)
     return stop_client(client), finish(generator)

@@ -70,7 +70,7 @@ def soak(*, seconds: float = 300, period_s: float = 60) -> Table:
     table.columns[0] = f"{name}, {reloads} reloads"
     table.add("memory, MiB", f"{first.memory_mib:.0f}", f"{last.memory_mib:.0f}", faults=faults)
     table.add("threads", f"{first.threads:.0f}", f"{last.threads:.0f}")
-    table.add("descriptors but connections", f"{first.descriptors:.0f}", f"{last.descriptors:.0f}")
+    table.add("descriptors, no connections", f"{first.descriptors:.0f}", f"{last.descriptors:.0f}")
     table.add("right answers", "", f"{found.right} of {found.sent}")
     table.add("p50, p99 ms", "", f"{found.p50_ms:.0f}, {found.p99_ms:.0f}")
     return table

@@ -61,9 +61,9 @@ def test_a_finding_follows_from_its_rows(
     """More or fewer where the interval excludes zero, with two seeds at least."""
     first, second = table["one"].rows
     text = write_findings(table, [*results(first, *ours), *results(second, 99, 100, 101)], {})
-    assert "- **ours** and **control**: " in section(text, verdict)
-    assert 1 == text.count("**ours**")
-    assert "It is small." in text
+    assert "| ours | control | " in section(text, verdict)
+    assert 1 == text.count("| ours |")
+    assert "### Remarks\n\n1. It is small." in text
 
 
 def test_evidence_against_capsules_comes_first() -> None:
@@ -73,8 +73,8 @@ def test_evidence_against_capsules_comes_first() -> None:
 
 def test_an_undecided_finding_says_what_it_may_have_missed() -> None:
     """In points and as a share of the control's errors."""
-    found = Finding("a and b", (1.0, 2.0), Difference(-0.1, -0.5, 0.3), (3, 3))
-    assert "0.50 points, 25 % of the control's errors, may have gone unnoticed" in str(found)
+    found = Finding("a", "b", (1.0, 2.0), Difference(-0.1, -0.5, 0.3), (3, 3))
+    assert "0.50 (25 %)" in found.cells([])
 
 
 @pytest.mark.parametrize(("points", "verdict"), [(0.5, "fewer"), (0.1, "undecided")])
@@ -87,9 +87,8 @@ def test_networks_with_uniform_couplings_are_compared(points: float, verdict: st
     couplings = {"routed": score(100, 0.0), "uniform": score(100 + round(100 * points), points)}
     measured = {"net": {"tests": {SPLIT: {"images": 10_000, "couplings": couplings}}}}
     text = write_findings({}, [], measured)
-    assert f"({-points:+.2f} [{-points - 0.2:+.2f}, {0.2 - points:+.2f}] points)" in section(
-        text, verdict
-    )
+    difference = f"| {-points:+.2f} [{-points - 0.2:+.2f}, {0.2 - points:+.2f}] |"
+    assert difference in section(text, verdict)
 
 
 def test_stale_rows_give_no_finding(table: dict[str, Table]) -> None:

@@ -18,6 +18,7 @@ from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
 from model.bundle.confidence import Input
 from model.bundle.manifest import EIGHT_BITS
 from model.bundle.neighbours import NeighbourImages
+from model.canvas import showing
 from model.capsnet import Network, build
 from model.capsnet.weights import load
 from model.preprocess import Floats, scale
@@ -72,6 +73,11 @@ def analyse(
         training.data.datasets.DatasetError: there are no such images, or this is no twin.
         training.state.CheckpointError: there is no such run or bundle.
     """
+    with showing(bundle.manifest.shown_channels):
+        return _analyse(bundle, data_dir, folder=folder, twin=twin)
+
+
+def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None, twin: Path | None) -> Bundle:
     examples, offers = validation_examples(bundle, data_dir, folder=folder), bundle.manifest.offers
     bundle = analyse_confidence(bundle, examples, twin=twin)
     bundle = analyse_eight_bits(bundle, data_dir, folder=folder)
@@ -108,7 +114,7 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
         raise BundleError(f"{bundle.path}: the network has no poses to analyse")
     if bundle.manifest.preprocess != "crop":
         bundle = _record(bundle, pose_dimensions=name_dimensions(Runtime(bundle), examples))
-    if len(examples.labels) >= novelty.FEWEST:
+    if len(examples.labels) >= novelty.MIN_IMAGES:
         described = f"{len(examples.labels):,} images of the {source}"
         rule = fit_novelty(Runtime(bundle), scale(examples.images), described=described)
         arrays = {NOVELTY: rule.gaussians} if rule.gaussians else {}

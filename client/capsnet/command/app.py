@@ -86,7 +86,7 @@ def classify(
     as_json: AsJson = False,
     output: Answers = None,
 ) -> None:
-    """Say what pictures show: of one in detail, of several or folders in a table."""
+    """Classify pictures: one in detail, several or folders in a table."""
     options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity}
     options |= {"poses": poses, "novelty": novelty}
     options |= {} if coverage is None else {"coverage": coverage}

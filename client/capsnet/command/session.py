@@ -47,7 +47,7 @@ Url = Annotated[str, typer.Option(envvar="CAPSNET_URL", help="The service.", met
 Local = Annotated[
     str | None,
     typer.Option(
-        help="Instead of a service that runs: a bundle's folder, or the name of one that ships. "
+        help="Ask this bundle instead of a service: a folder, or the name of a shipped bundle. "
         "Needs the service's package.",
         metavar="BUNDLE",
     ),

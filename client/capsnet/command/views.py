@@ -30,7 +30,7 @@ Show: TypeAlias = Callable[[Any, Draw], None]
 Picture = Annotated[Path, typer.Argument(help="A picture; -: stdin.")]
 Numbers = Annotated[Path, typer.Argument(help="A file of JSON; -: stdin.")]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="A bundle; see `models`.")]
-Scale = Annotated[int | None, typer.Option(help="Of -o: each pixel becomes SCALE x SCALE.")]
+Scale = Annotated[int | None, typer.Option(help="With -o: each pixel becomes SCALE x SCALE.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON, for scripts.")]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the picture; -: a PNG to stdout.")
