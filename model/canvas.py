@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -18,6 +21,13 @@ MARGIN = 10
 """The pixels around a drawing."""
 _QUALITY = 50
 """Of a WebP file, from 0 to 100."""
+MAX_PX = 13_000_000
+"""The most pixels of the images in a drawing, unless they have more on a scale of 1."""
+_QUICK_PX = 40_000
+"""PNG files of more pixels are compressed in a quarter of the time: photographs and figures get
+about a tenth larger by that."""
+
+_shown: ContextVar[tuple[int, ...]] = ContextVar("shown", default=())
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -35,16 +45,41 @@ def enlarge(image: Floats, scale: int) -> Image.Image:
     return Image.fromarray(last.repeat(scale, 0).repeat(scale, 1))
 
 
+def fit_scale(scale: int, shape: Sequence[int], *, max_px: int = MAX_PX) -> int:
+    """The largest scale, up to the wanted one, on which a drawing of images is not too large.
+
+    Args:
+        scale: the wanted one.
+        shape: of the images (..., C, H, W).
+        max_px: the most pixels of all images together.
+    """
+    *others, _, height, width = shape
+    pixels = math.prod(others) * height * width
+    return max(1, min(scale, math.isqrt(max_px // pixels)))
+
+
 def shown_channels(images: NDArray[Any]) -> NDArray[Any]:
     """The channels (..., 1 or 3, H, W) that figures show of images (..., C, H, W).
 
-    Of other numbers of channels the last, the middle and the first one are shown as red, green and
-    blue: channels are in the order of their wavelengths, as sensors list them.
+    Of other numbers of channels, those that `showing` names are shown as red, green and blue. By
+    default these are the last, the middle and the first one: channels are in the order of their
+    wavelengths, as sensors list them.
     """
     channels = images.shape[-3]
     if channels in (1, 3):
         return images
-    return images[..., [channels - 1, channels // 2, 0], :, :]
+    chosen = _shown.get() or (channels - 1, channels // 2, 0)
+    return images[..., list(chosen), :, :]
+
+
+@contextmanager
+def showing(channels: Sequence[int]) -> Iterator[None]:
+    """Show these three channels of images with other numbers of them; none for the default."""
+    before = _shown.set(tuple(channels))
+    try:
+        yield
+    finally:
+        _shown.reset(before)
 
 
 def draw_sheet(images: NDArray[np.uint8]) -> bytes:
@@ -67,8 +102,14 @@ def draw_sheet(images: NDArray[np.uint8]) -> bytes:
 def png(image: Image.Image) -> bytes:
     """A drawing as a PNG file."""
     file = io.BytesIO()
-    image.save(file, "PNG")
+    quick = image.width * image.height > _QUICK_PX
+    image.save(file, "PNG", **({"compress_level": 1} if quick else {}))
     return file.getvalue()
+
+
+def draw_image(image: Floats, scale: int) -> bytes:
+    """An image (C, H, W) in [0, 1] as a PNG file, on this scale unless it is too large."""
+    return png(enlarge(image, fit_scale(scale, image.shape)))
 
 
 def signed(value: float) -> str:

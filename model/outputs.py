@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from model.bundle import Layer
 
+Graph = Literal["encode", "decode", "trace"]
+"""A graph of a bundle, by what it does."""
 A = TypeVar("A")
 """The array type: `torch.Tensor`, or a numpy array of float32."""
 

@@ -18,7 +18,7 @@ def open_pool(memory_bytes: int = 500_000_000) -> Pool:
     It starts with the first drawing: matplotlib takes 110 MB.
 
     Args:
-        memory_bytes: for a drawing, beyond that; the largest sweep has 21 megapixels.
+        memory_bytes: for a drawing, beyond that.
     """
     fork_server = ForkServer(*_IMPORTED, memory_bytes=memory_bytes)
     return Pool(fork_server, processes=1, limit=MAX_WAITING)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.bundle import Manifest
-from model.outputs import Encoding, Trace
+from model.outputs import Encoding, Graph, Trace
 from model.preprocess import Floats
 from service.errors import Problem, unwrap
 from service.inference.encodings import digest
@@ -24,8 +23,8 @@ from service.slow import SlowThread
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
-TURN_ROWS = 32
-"""A large request computes this many rows at a time."""
+TURN_ROWS = 16
+"""A large request computes rows of this price at a time."""
 _FEW_IMAGES = 2
 """Encodings of so many images at once are kept. More would drive out those of other requests."""
 
@@ -81,23 +80,26 @@ class ServedNet:
         key = (self.caller, self.manifest.name, digest(image))
         row, computed = await self.engine.encodings.find(key, compute, bulk=self.job.bulk)
         if not computed:
-            self.admission.record_found(self.job, 1)
+            price = self.engine.price(self.manifest.name, "encode")
+            self.admission.record_found(self.job, price)
         return row
 
-    async def _compute(self, graph: str, rows: Sequence[Row]) -> list[Row | Exception]:
+    async def _compute(self, graph: Graph, rows: Sequence[Row]) -> list[Row | Exception]:
         """The results of rows, in order.
 
-        Rows beyond the first TURN_ROWS wait behind those that others sent meanwhile, so that nobody
+        Rows beyond the first turn wait behind those that others sent meanwhile, so that nobody
         waits for all of a large request.
         """
         results: list[Row | Exception] = []
-        for start in range(0, len(rows), TURN_ROWS):
+        price = self.engine.price(self.manifest.name, graph)
+        turn_rows = max(1, TURN_ROWS // price)
+        for start in range(0, len(rows), turn_rows):
             if start:
-                self.job.arrived = time.monotonic()
-            turn, before_s = rows[start : start + TURN_ROWS], self.job.computed_s
+                self.admission.queue(self.job)
+            turn, before_s = rows[start : start + turn_rows], self.job.computed_s
             results += await self.engine.submit((self.manifest.name, graph), turn, self.job)
             seconds = self.job.computed_s - before_s
-            self.admission.record_completed(self.job, len(turn), seconds)
+            self.admission.record_completed(self.job, price * len(turn), seconds)
         return results
 
 

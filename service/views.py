@@ -32,6 +32,7 @@ from service.http.problems import invalid
 from service.http.request import Request
 from service.http.route import DeferredJson, Handler, JsonOrPng, Query, Route, SlowJsonOrPng
 from service.http.uploads import FILE_FIELD, content_type, read_picture, read_pictures
+from service.inference.engine import graph_of
 from service.pictures import ImageSpec, Upload
 from service.pictures.pools import Weighed
 
@@ -95,11 +96,11 @@ def _handler(view: AnyView) -> Handler:
             asked.check_drawing()
         pictures, files = await _read_pictures(view, asked, manifest, request)
         large = view.is_large(files)
-        answer = await view.compute(request.net(manifest), asked, *pictures)
+        answer = await view.ask(request.net(manifest), asked, *pictures)
         if not view.draw:
             return DeferredJson(answer, large=large)
         made: DeferredJson[Any] = result(
-            answer, manifest, partial(view.draw, answer, asked), large=large
+            answer, manifest, view.drawing(answer, asked, manifest), large=large
         )
         return made
 
@@ -184,8 +185,9 @@ async def _read_pictures(
         The pictures, and how many of them were files. Those that failed are their problems, where
         the view takes any number.
     """
+    price = request.engine.price(manifest.name, graph_of(view.needs))
     if not isinstance(asked, PictureQuery):
-        request.admit(view.cost(asked.rows(manifest), 0))
+        request.admit(view.cost(asked.rows(manifest), 0), price=price)
         return [], 0
     spec = ImageSpec(
         manifest.image_shape,
@@ -196,7 +198,7 @@ async def _read_pictures(
     )
     uploads = await _read_uploads(view, spec, request)
     files = sum(not isinstance(upload, Problem) for upload in uploads)
-    request.admit(view.cost(asked.rows(manifest), files), files=len(uploads))
+    request.admit(view.cost(asked.rows(manifest), files), files=len(uploads), price=price)
     prepared = await request.decode(uploads, spec)
     if view.pictures[1] is not None or len(prepared) == 1:
         prepared = list(map(unwrap, prepared))

@@ -148,11 +148,25 @@ def colour_bundle_path(bundle_path: Path, store: Store | Shipped) -> Path:
     )
 
 
+@pytest.fixture(scope="session")
+def sized_bundles(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `large`, for pictures of 224x224 pixels, `bands`, for arrays, and `blocks`."""
+    pytest.importorskip("torch", reason="torch exports the bundles of tests")
+    from tests.neighbours import add_noise  # noqa: PLC0415
+
+    folder = tmp_path_factory.mktemp("sized")
+    facts = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}
+    for name in ("blocks", "large", "bands"):
+        add_noise(store.copy(name, folder / name, partial(_export, name, **facts)))
+    return folder
+
+
 def _export(config: str, target: Path, **facts: Any) -> None:
     from tests import exports  # noqa: PLC0415  torch
     from tests.model.capsnet.networks import TINY  # noqa: PLC0415
 
-    exports.export(exports.BLOCKS if config == "blocks" else TINY[config], target, **facts)
+    others = {"blocks": exports.BLOCKS, "large": exports.LARGE, "bands": exports.BANDS}
+    exports.export((TINY | others)[config], target, **facts)
 
 
 @pytest.fixture(scope="session")

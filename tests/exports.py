@@ -17,7 +17,8 @@ from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
 from training.evaluate import choose_threshold
 from training.export import describe, export_bundle
-from training.recipes import Recipe
+from training.growth import MAX_PX, fit_size
+from training.recipes import PRESETS, Recipe
 from training.state import Plan
 from training.trainer import Trainer
 
@@ -31,6 +32,15 @@ BLOCKS = AttentionConfig(
     decoder_hidden=(16, 16),
 )
 """Of `blocks`: colour photographs of 24x32 pixels."""
+LARGE = fit_size(
+    PRESETS["pictures"],
+    NetworkConfig(channels=3, height=MAX_PX, width=MAX_PX, num_classes=3),
+).network
+"""Of `large`: the largest pictures that a folder may have."""
+BANDS = fit_size(
+    PRESETS["pictures"], NetworkConfig(channels=5, height=20, width=24, num_classes=3)
+).network
+"""Of `bands`: arrays of five channels."""
 
 
 def make_untrained(config: NetworkConfig) -> Network:

@@ -56,6 +56,14 @@ def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+def test_the_page_names_tests_that_there_are() -> None:
+    """Of each step that is forgotten."""
+    named = re.findall(r"`(tests/[\w/]+\.py)`: `(test_\w+)`", PAGE.read_text())
+    assert named
+    for path, name in named:
+        assert f"def {name}(" in (ROOT / path).read_text(), f"{path}: {name}"
+
+
 def run(folder: Path, *arguments: str) -> str:
     """What a module prints that is run in a folder; it must succeed."""
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'client'}"}

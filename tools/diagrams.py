@@ -146,7 +146,7 @@ def draw_bundle() -> Figure:
         for at, text in enumerate(
             (
                 "encoder.onnx",
-                "encoder.batch.onnx, .fp16.onnx",
+                "encoder.batch, .fp16, .int8.onnx",
                 "decoder.onnx",
                 "routing.onnx",
             )

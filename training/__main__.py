@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 import torch
@@ -54,6 +54,10 @@ from training.training_data import (
     load_pictures,
     load_published,
 )
+
+if TYPE_CHECKING:
+    from model.bundle import PreprocessRule
+    from model.bundle.manifest import PresenceKind
 
 EXPECTED = (
     *(TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError),
@@ -246,6 +250,79 @@ def export(
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
+@app.command("import")
+def import_(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="An ONNX file (images to presence, perhaps poses), or FILE.py:NAME of a "
+            "torch.nn.Module."
+        ),
+    ],
+    *,
+    name: Annotated[str, typer.Option(help="Name of the bundle.")],
+    classes: Annotated[
+        str | None, typer.Option(help="Names of the classes in their order, with commas.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of pictures by class: they are scored, and measure the poses. Without "
+            "--classes, it names the classes."
+        ),
+    ] = None,
+    decoder: Annotated[
+        Path | None, typer.Option(help="An ONNX file: poses and classes to images.")
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Height and width of a module's images.")
+    ] = None,
+    channels: Annotated[int, typer.Option(min=1, help="Channels of a module's images.")] = 1,
+    preprocess: Annotated[
+        str, typer.Option(help="How images are fitted: crop, stretch or digit (light strokes).")
+    ] = "crop",
+    presence: Annotated[
+        str, typer.Option(help="What the first output is: length, activation or probability.")
+    ] = "length",
+    logits: Annotated[
+        bool, typer.Option("--logits", help="The first output is logits; a softmax is added.")
+    ] = False,
+    bundles: Annotated[Path, typer.Option(help="Folder to write the bundle to.")] = Path("bundles"),
+) -> None:
+    """Write the bundle of a network that was trained elsewhere, after checking its answers."""
+    from training.foreign import read_foreign  # noqa: PLC0415  training itself needs no onnx
+    from training.imports import (  # noqa: PLC0415  as above
+        Words,
+        analyse_on,
+        class_folders,
+        import_network,
+    )
+
+    if not (classes or data):
+        raise typer.BadParameter("give --classes, or --data with a folder for each class")
+    names = classes.split(",") if classes else class_folders(data or Path())
+    words = Words(
+        name=name,
+        class_names=[one.strip() for one in names],
+        preprocess=cast("PreprocessRule", preprocess),
+        presence=cast("PresenceKind", presence),
+        logits=logits,
+        source=Path(source.rpartition(":")[0] or source).name,
+    )
+    shape = (channels, size, size) if size else None
+    bundle = import_network(
+        read_foreign(source, decoder=decoder, image_shape=shape), words, bundles
+    )
+    if data:
+        bundle, sentence = analyse_on(bundle, data)
+        console.print(sentence, markup=False)
+    console.print(f"wrote {bundle.path}", highlight=False, markup=False, soft_wrap=True)
+    folder = shlex.quote(str(bundle.path.parent))
+    console.print(
+        f"next: CAPSNET_BUNDLES={folder} python -m service", highlight=False, markup=False
+    )
+
+
 @app.command()
 def evaluate(
     bundle: BundleName,
@@ -272,12 +349,17 @@ def evaluate(
     With --data, score a folder of pictures that training never saw, in a report.
     """
     from model.runtime import Runtime  # noqa: PLC0415  training itself needs no onnx
-    from training.evaluate import ScoredSplit  # noqa: PLC0415  as above
+    from training.evaluate import ScoredSplit, score_folder  # noqa: PLC0415  as above
     from training.evaluate import evaluate as score  # noqa: PLC0415  as above
 
     opened = open_bundle(bundle)
     split: ScoredSplit = "validation" if validation else "test"
-    scores = score(opened, data_dir, split=split, folder=data, pairs=pairs)
+    if "imported" in opened.manifest.training:
+        if data is None:
+            raise typer.BadParameter("an imported network needs --data, a folder to score")
+        scores = score_folder(Runtime(opened), data)
+    else:
+        scores = score(opened, data_dir, split=split, folder=data, pairs=pairs)
     console.print(f"{opened.manifest.name}: {scores.headline()}")
     console.print(scores.table)
     for notice in scores.answers.notices if scores.answers else ():
@@ -312,7 +394,13 @@ def analyse(
     from training.card import write_card  # noqa: PLC0415  as above
 
     opened = open_bundle(bundle)
-    if neighbours:
+    if "imported" in opened.manifest.training:
+        from training.imports import analyse_on  # noqa: PLC0415  as above
+
+        if data is None:
+            raise typer.BadParameter("an imported network needs --data, a folder like its training")
+        console.print(analyse_on(opened, data)[1], markup=False)
+    elif neighbours:
         write_card(analyse_neighbours(opened, data_dir, folder=data))
     else:
         analysed(opened, data_dir, folder=data, twin=twin)

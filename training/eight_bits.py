@@ -130,7 +130,7 @@ def measure(bundle: Bundle, graph: EightBitGraph, held_out: Labelled) -> dict[st
     }
 
 
-class _Images(CalibrationDataReader):
+class _Images(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
     """Batches of images, as onnxruntime's calibration reads them."""
 
     def __init__(self, images: Floats) -> None:

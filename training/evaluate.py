@@ -248,7 +248,7 @@ def score_folder(runtime: Runtime, folder: Path) -> Scores:
     Raises:
         DatasetError: there are none, or a folder in it is no class of the bundle.
     """
-    if recipe_of(runtime.bundle).task == "pairs":
+    if runtime.bundle.manifest.preprocess == "pair":
         raise DatasetError(f"{runtime.bundle.manifest.name} is for pairs of digits, not pictures")
     pictures = load_unseen(runtime, folder)
     which = f"{len(pictures.places):,} pictures of a folder"

@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.bundle import NAME, WEIGHTS, Bundle, Manifest, digest, write_manifest
+from model.bundle import MANIFEST, NAME, WEIGHTS, Bundle, Manifest, digest, write_manifest
 from model.bundle.files import version_of
+from model.bundle.manifest import SHOWN
 from model.bundle.samples import SAMPLES
 from model.capsnet import Network, build, family_of
 from model.preprocess import scale
@@ -82,6 +83,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         network,
         name=name,
         class_names=data.dataset.class_names,
+        shown_channels=recipe.shown_channels if recipe.network.channels not in (1, SHOWN) else (),
         training={
             "recipe": recipe.to_dict(),
             "examples": checkpoint.examples,
@@ -168,7 +170,13 @@ def export_bundle(
 
 @contextmanager
 def replacing_folder(target: Path) -> Iterator[Path]:
-    """An empty folder of the same name, which takes `target`'s place if the block succeeds."""
+    """An empty folder of the same name, which takes `target`'s place if the block succeeds.
+
+    Raises:
+        ExportError: `target` is a folder with something else than a bundle.
+    """
+    if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
+        raise ExportError(f"{target} exists and is no bundle: choose another --name or --bundles")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
         folder = Path(scratch) / target.name

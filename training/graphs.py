@@ -125,15 +125,15 @@ def write_graphs(network: Network, folder: Path) -> None:
     network = _without_folded(network)
     images = {"images": torch.zeros(2, *config.image_shape)}
     graphs: dict[str, onnx.ModelProto] = {
-        role: _to_onnx(module, images, ("presence", "poses"), any_size=role == ANY_SIZE)
+        role: to_onnx(module, images, ("presence", "poses"), any_size=role == ANY_SIZE)
         for role, module in network.encoders().items()
     }
     if "decode" in offers:
         poses = torch.zeros(2, config.class_dim)
         inputs = {"poses": poses, "classes": torch.zeros(2, dtype=torch.int64)}
-        graphs["decoder"] = _to_onnx(network.decoder, inputs, ("images",))
+        graphs["decoder"] = to_onnx(network.decoder, inputs, ("images",))
     if "trace" in offers:
-        graphs["routing"] = _to_onnx(FlatTrace(network), images, trace_names(network))
+        graphs["routing"] = to_onnx(FlatTrace(network), images, trace_names(network))
     for role, graph in graphs.items():
         name = f"{role}.onnx"
         forbidden = _FORBIDDEN & {node.op_type for node in graph.graph.node}
@@ -176,13 +176,17 @@ def _save_weights(network: Network, path: Path) -> dict[str, Stored]:
             raise ExportError(f"{name} was not rounded to 16 bits")
     content = save(tensors)
     path.write_bytes(content)
+    places = {name: place for name, place in tensor_places(content).items() if name in large}
+    return {name: (start, content[start:end]) for name, (start, end) in places.items()}
+
+
+def tensor_places(content: bytes) -> dict[str, tuple[int, int]]:
+    """Return where each tensor of a file of safetensors starts and ends, in bytes."""
     size = int.from_bytes(content[:8], "little")  # of the header, a JSON object
     header = json.loads(content[8 : 8 + size])
-    stored = {}
-    for name in large:
-        start, end = (8 + size + offset for offset in header[name]["data_offsets"])
-        stored[name] = (start, content[start:end])
-    return stored
+    header.pop("__metadata__", None)
+    offsets = {name: one["data_offsets"] for name, one in header.items()}
+    return {name: (8 + size + start, 8 + size + end) for name, (start, end) in offsets.items()}
 
 
 def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: str) -> None:
@@ -218,7 +222,7 @@ def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: 
     graph.graph.node.extend(nodes)
 
 
-def _to_onnx(
+def to_onnx(
     module: nn.Module,
     inputs: Mapping[str, Tensor],
     outputs: Sequence[str],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,8 @@ _ROOM = 1.25
 _CHANNELS = 32
 _WIDEST = (64,)
 """The channels of the coarse grid where up-convolutions replace fully connected layers."""
+_SHARP_PX = 128
+"""Images with more pixels along the longer side are drawn at half their size and then doubled."""
 _DRAWN_PX, _FEW = 64, 8
 """Stages that draw more pixels along the longer side have so few channels."""
 _WHOLE_PX, _MIN_SHARE = 96, 0.25
@@ -46,7 +49,10 @@ def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
         own["stem"] = grow_stem(stem, longest, designed=designed)
     if recipe.network.decoder_channels or longest > _ROOM * designed:
         widest = (recipe.network.decoder_channels or _WIDEST)[0]
-        own["decoder_channels"] = _decoder_channels(sizes.height, sizes.width, widest=widest)
+        doublings = int(longest > _SHARP_PX)
+        drawn = (math.ceil(side / 2**doublings) for side in (sizes.height, sizes.width))
+        own["decoder_channels"] = _decoder_channels(*drawn, widest=widest)
+        own["decoder_doublings"] = doublings
         own["decoder_hidden"] = recipe.network.decoder_hidden[:1]
     share = max(_MIN_SHARE, recipe.reconstruction_share * min(1, (_WHOLE_PX / longest) ** 2))
     lengths = {name: round(getattr(recipe, name) * longest / designed) for name in _LENGTHS_PX}

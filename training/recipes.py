@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 from model.bundle import Bundle, BundleError
+from model.bundle.manifest import SHOWN
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
@@ -98,6 +99,9 @@ class Recipe(Augmentation):
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled weight decay (Loshchilov and Hutter 2019): each step subtracts this times Adam's
     rate from every matrix and kernel, those of Muon too; biases and norms do not decay."""
+    shown_channels: Annotated[tuple[int, ...], Field(strict=False)] = ()
+    """The channels that figures show as red, green and blue, of images with neither 1 nor 3; none
+    for the last, the middle and the first one."""
     detach_poses: bool = False
     """The decoder gets detached poses, so that its loss does not reach the encoder."""
     frozen: Annotated[tuple[str, ...], Field(strict=False)] = ()
@@ -147,6 +151,11 @@ class Recipe(Augmentation):
             raise ValueError(
                 "cross_entropy_weight is for the margin loss of dynamic and self-attention routing"
             )
+        channels = self.network.channels
+        shown = self.shown_channels
+        others = channels not in (1, SHOWN)  # a folder sets its own number of channels
+        if shown and (len(shown) != SHOWN or (others and max(shown) >= channels) or min(shown) < 0):
+            raise ValueError(f"shown_channels are {SHOWN} numbers of channels, below {channels}")
         self._check_family()
         if self.task == "pairs":
             self._check_pairs()

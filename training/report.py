@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from model.bundle import Manifest
 from model.bundle.atomic_file import replacing
-from model.canvas import enlarge, png
+from model.canvas import enlarge, png, showing
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from model.views.presence import most_present
@@ -38,15 +38,16 @@ def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
     if scores.answers is None:
         raise ValueError("a report is of single images, not of pairs")
     manifest, answers = runtime.bundle.manifest, scores.answers
-    sections = {
-        "What to do next": _advice(manifest, scores, answers),
-        "Recall of each class": _recalls(manifest, scores),
-        "Confusion": _confusion(manifest, answers),
-        "Worst mistakes": _mistakes(runtime, answers),
-        "Reliability": _reliability(manifest, answers),
-        "Reconstructions": _reconstructions(runtime, answers),
-        "How this was measured": _protocol(scores, answers),
-    }
+    with showing(manifest.shown_channels):
+        sections = {
+            "What to do next": _advice(manifest, scores, answers),
+            "Recall of each class": _recalls(manifest, scores),
+            "Confusion": _confusion(manifest, answers),
+            "Worst mistakes": _mistakes(runtime, answers),
+            "Reliability": _reliability(manifest, answers),
+            "Reconstructions": _reconstructions(runtime, answers),
+            "How this was measured": _protocol(scores, answers),
+        }
     body = "\n".join(
         f"<section><h2>{title}</h2>\n{text}</section>" for title, text in sections.items() if text
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from model.bundle.atomic_file import replacing
-from model.canvas import enlarge, png
+from model.canvas import enlarge, png, showing
 from model.capsnet import Network, family_of
 from model.preprocess import scale
 from training.answers import evaluating, is_missed, is_wrong, measure_presence
@@ -122,7 +122,8 @@ class Single(Task):
     def draw(self, network: Network, validation: Examples | None, target: Path) -> None:
         """Draw images, held out if there are some, and below each its reconstruction."""
         if self._recipe.mse_weight and "decode" in family_of(self._recipe.network).offers:
-            draw_preview(network, validation or self._training, self._device, target)
+            with showing(self._recipe.shown_channels):
+                draw_preview(network, validation or self._training, self._device, target)
 
 
 class Pairs(Task):

@@ -110,7 +110,10 @@ class Prediction(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -143,7 +146,10 @@ class ReconstructAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -162,7 +168,10 @@ class PerturbAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -186,7 +195,10 @@ class DecodeAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     images: list[Image.Image]
@@ -199,7 +211,10 @@ class SweepAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -224,7 +239,10 @@ class RoutingAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -248,7 +266,10 @@ class RoutingOffAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -269,7 +290,10 @@ class EquivarianceAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -301,7 +325,10 @@ class OcclusionAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -332,7 +359,10 @@ class SegmentAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     segments: list[Segment]
     """The longest capsule first."""
     explained_ink: float
@@ -346,7 +376,10 @@ class RivalsAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -365,7 +398,10 @@ class MorphAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -391,7 +427,10 @@ class NeighboursAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -428,7 +467,10 @@ class HealthAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
+    float32."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     images: str
     """The images that it was measured on."""
     count: int
@@ -674,6 +716,8 @@ class ModelSummary(Answer):
     explained: Explained | None = None
     """The share of the images' variance that poses explain, next to PCA; None where that was not
     measured."""
+    notes: dict[str, Any]
+    """What limits the answers of some views, in sentences, by the view's name."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -1465,7 +1509,8 @@ class CapsNetMethods:
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dx: pixels by which the second digit lies right of the first; by default `4`.
             dy: pixels by which the second digit lies below the first; by default `4`.
-            scale: PNG: each pixel becomes scale x scale; by default `1`.
+            scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
+                default `1`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -2275,7 +2320,8 @@ class AsyncCapsNetMethods:
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dx: pixels by which the second digit lies right of the first; by default `4`.
             dy: pixels by which the second digit lies below the first; by default `4`.
-            scale: PNG: each pixel becomes scale x scale; by default `1`.
+            scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
+                default `1`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is

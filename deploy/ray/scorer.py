@@ -133,7 +133,7 @@ class Scorer:
             query = read_query(view, self._manifest, {**wanted, **own})
             names = ((PATH, BYTES), (SECOND, SECOND_BYTES))[: view.pictures[0]]
             pictures = self._decode([(_file(row, *columns), query) for columns in names])
-            answer = run(view.compute(self._net, query, *map(unwrap, pictures)))
+            answer = run(view.ask(self._net, query, *map(unwrap, pictures)))
         except Problem as problem:
             return problem
         return {"answer": answer.model_dump_json()}

@@ -10,6 +10,9 @@ from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict
 
+MARGIN = 0.02
+"""Shares that differ by less are as good as equal: other images change a share by about as much."""
+
 
 @dataclass(frozen=True)
 class Explained:
@@ -49,6 +52,15 @@ class Explained:
     def pca_same(self) -> float:
         """The share that PCA explains with as many numbers as a pose has."""
         return self.pca[str(self.class_dim)]
+
+    @property
+    def is_low(self) -> bool:
+        """Whether poses explain less than PCA does, by more than `MARGIN`.
+
+        PCA is the best linear code. A pose that explains less wastes numbers that it has, and its
+        reconstruction shows less of an image than a method without any learning of classes.
+        """
+        return self.pose < self.pca_same - MARGIN
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

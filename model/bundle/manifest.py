@@ -18,6 +18,8 @@ from model.bundle.neighbours import NeighbourImages
 from model.bundle.novelty import NoveltyRule
 
 SCHEMA_VERSION = 2
+SHOWN = 3
+"""Channels that figures show: red, green and blue."""
 MAX_CHANNELS = 16
 """Images have at most this many channels."""
 PreprocessRule = Literal["digit", "pair", "stretch", "crop"]
@@ -142,6 +144,9 @@ class Manifest:
     """The health of the capsules, as their critics measure it."""
     analysed_version: str = ""
     """The version in which the six above were found."""
+    shown_channels: tuple[int, ...] = ()
+    """The channels that figures show as red, green and blue, of images with neither 1 nor 3; empty
+    for the last, the middle and the first one."""
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -177,6 +182,10 @@ class Manifest:
         most = MAX_CHANNELS if self.preprocess == "crop" else 1
         if not 1 <= self.channels <= most:
             raise ValueError(f"images have 1 channel, or up to {MAX_CHANNELS} where cropped")
+        if self.shown_channels and len(self.shown_channels) != SHOWN:
+            raise ValueError(f"figures show {SHOWN} channels, not {len(self.shown_channels)}")
+        if not all(0 <= channel < self.channels for channel in self.shown_channels):
+            raise ValueError(f"shown_channels are 0 to {self.channels - 1}")
         if min(len(self.class_names), self.height, self.width) < 1:
             raise ValueError("sizes must be positive")
         if self.preprocess in ("digit", "pair") and self.height != self.width:
@@ -235,7 +244,9 @@ class Manifest:
 def _typed(values: dict[str, Any]) -> dict[str, Any]:
     """Convert the JSON values that are objects of their own in a manifest."""
     typed: dict[str, Any] = {
-        name: tuple(values[name]) for name in ("class_names", "offers") if name in values
+        name: tuple(values[name])
+        for name in ("class_names", "offers", "shown_channels")
+        if name in values
     }
     for name, kind in (("layers", Layer), ("pose_dimensions", PoseDimension)):
         if name in values:

@@ -56,7 +56,8 @@ class ConvolutionalDecoder(ClassLayer):
 
     A stage is nearest-neighbour upsampling (Odena et al. 2016, "Deconvolution and Checkerboard
     Artifacts") and two 3x3 convolutions, each followed by GELU. Each class has a bias of its own.
-    The number of weights depends on the coarse grid, not on the size of the image.
+    The image may be drawn smaller and doubled by linear interpolation (`decoder_doublings`). The
+    number of weights depends on the coarse grid, not on the size of the image.
     """
 
     def __init__(self, config: NetworkConfig) -> None:
@@ -65,7 +66,8 @@ class ConvolutionalDecoder(ClassLayer):
         self.image_shape = config.image_shape
         coarse, *widths = config.decoder_channels
         channels, height, width = config.image_shape
-        factor = 2 ** len(widths)
+        self.enlargement = float(2**config.decoder_doublings)
+        factor = 2 ** (len(widths) + config.decoder_doublings)
         self.grid = (coarse, math.ceil(height / factor), math.ceil(width / factor))
         self.class_bias = nn.Parameter(torch.zeros(config.num_classes, first))
         self.hidden = nn.Linear(first, math.prod(self.grid))
@@ -87,8 +89,13 @@ class ConvolutionalDecoder(ClassLayer):
         maps = coarse.reshape(-1, *self.grid)
         for stage in self.stages:
             maps = stage(functional.interpolate(maps, scale_factor=2.0, mode="nearest"))
+        images = self.pixels(maps)
+        if self.enlargement > 1:
+            images = functional.interpolate(
+                images, scale_factor=self.enlargement, mode="bilinear", align_corners=False
+            )
         _, height, width = self.image_shape
-        return torch.sigmoid(self.pixels(maps)[:, :, :height, :width])
+        return torch.sigmoid(images[:, :, :height, :width])
 
 
 def build_decoder(config: NetworkConfig) -> ClassLayer:

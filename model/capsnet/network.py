@@ -43,6 +43,9 @@ class NetworkConfig:
     decoder_channels: tuple[int, ...] = ()
     """The channels of a decoder of up-convolutions: those of its coarse grid, then those of each
     stage, which doubles height and width. Empty for the paper's fully connected decoder."""
+    decoder_doublings: int = 0
+    """How often those stages' image is doubled by linear interpolation, which is much faster than a
+    stage: large images are blurred in any case."""
 
     def __post_init__(self) -> None:
         hidden = 1 if self.decoder_channels else 2
@@ -51,10 +54,15 @@ class NetworkConfig:
                 "decoder_hidden has two sizes, or one where decoder_channels are given; got "
                 f"{list(self.decoder_hidden)}"
             )
+        if self.decoder_doublings < 0 or (self.decoder_doublings and not self.decoder_channels):
+            raise ValueError(
+                "decoder_doublings is at least 0, and 0 without decoder_channels; got "
+                f"{self.decoder_doublings}"
+            )
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("stem", *self.may_be_zero):  # `geometry` checks stems
-                continue
+            if field.name in ("stem", "decoder_doublings", *self.may_be_zero):
+                continue  # `geometry` checks stems
             if not all(size > 0 for size in _numbers(value)):
                 raise ValueError(f"{field.name} must be positive, got {value!r}")
 

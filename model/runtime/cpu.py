@@ -63,6 +63,7 @@ class CpuDevice:
         if most == 1 or one_thread.row_s <= QUICK_S:
             return one_thread
         all_threads = _measured(graph, most)
+        all_threads.core_s = one_thread.core_s
         return FasterSession([one_thread, all_threads]) if lone else all_threads
 
 
@@ -95,6 +96,11 @@ class FasterSession:
         """The seconds of one row in recent runs."""
         return min(map(statistics.median, self._seconds))
 
+    @property
+    def core_s(self) -> float:
+        """The seconds of a core that one row took when the graph was loaded."""
+        return self._sessions[0].core_s
+
     def run(self, **inputs: Array) -> list[Array]:
         """Return all outputs."""
         self._runs += 1
@@ -114,7 +120,7 @@ class FasterSession:
 
 def _measured(graph: Path, threads: int) -> PlainSession:
     session = open_session(graph, threads=threads)
-    return PlainSession(session, _seconds_of_a_row(graph, session))
+    return PlainSession(session, *_seconds_of_a_row(graph, session))
 
 
 def open_session(graph: Path, *, threads: int = 0, exact: bool = False) -> InferenceSession:
@@ -147,12 +153,12 @@ def _share_memory() -> None:
     onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg({}))
 
 
-def _seconds_of_a_row(graph: Path, session: InferenceSession) -> float:
-    """Measure the seconds that one row takes, undisturbed."""
+def _seconds_of_a_row(graph: Path, session: InferenceSession) -> tuple[float, float]:
+    """Measure the seconds that one row takes, undisturbed, and those of this thread's core."""
     options = RunOptions()
     overdue = Timer(MAX_ROW_S, setattr, (options, "terminate", True))
     overdue.daemon = True
-    seconds = []
+    seconds, core_s = [], []
     overdue.start()
     try:
         inputs = {
@@ -160,14 +166,15 @@ def _seconds_of_a_row(graph: Path, session: InferenceSession) -> float:
             for entry in session.get_inputs()
         }
         for _ in range(4):
-            began = time.perf_counter()
+            began, core_began = time.perf_counter(), time.thread_time()
             session.run(None, inputs, options)
             seconds.append(time.perf_counter() - began)
+            core_s.append(time.thread_time() - core_began)
     except Exception as error:  # onnxruntime's errors have no common class
         raise BundleError(f"{graph}: onnxruntime cannot run it: {error}") from error
     finally:
         overdue.cancel()
-    return min(seconds)
+    return min(seconds), min(core_s)
 
 
 def cpu_quota(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:

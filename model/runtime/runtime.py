@@ -109,9 +109,17 @@ class Runtime:
 
     def row_s(self, graph: str) -> float:
         """Seconds a row of `encode`, `decode` or `trace`; infinite where one thread runs it."""
-        sessions = {"encode": self._encoder(1), "decode": self._decoder, "trace": self._routing}
-        session = sessions[graph]
+        session = self._session(graph)
         return math.inf if session is None else session.row_s
+
+    def core_s(self, graph: str) -> float:
+        """Seconds of a core that a row of `encode`, `decode` or `trace` takes; 0 on a GPU."""
+        session = self._session(graph)
+        return 0.0 if session is None else session.core_s
+
+    def _session(self, graph: str) -> Session | None:
+        sessions = {"encode": self._encoder(1), "decode": self._decoder, "trace": self._routing}
+        return sessions[graph]
 
     def warm_up(self) -> None:
         """Prepare for all batch sizes, on the thread that will encode and decode.

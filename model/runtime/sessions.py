@@ -30,6 +30,10 @@ class Session(Protocol):
         """Seconds of one row where any thread may run it; else infinite."""
 
     @property
+    def core_s(self) -> float:
+        """Seconds of a core that one row alone takes; 0 on another device."""
+
+    @property
     def provider(self) -> str:
         """The onnxruntime provider in use."""
 
@@ -43,9 +47,11 @@ class Session(Protocol):
 class PlainSession:
     """A session that runs batches as they are, which suits the CPU."""
 
-    def __init__(self, session: InferenceSession, row_s: float = math.inf) -> None:
+    def __init__(
+        self, session: InferenceSession, row_s: float = math.inf, core_s: float = 0.0
+    ) -> None:
         self.session = session
-        self.row_s = row_s
+        self.row_s, self.core_s = row_s, core_s
 
     @property
     def provider(self) -> str:
@@ -101,7 +107,7 @@ class BucketedSession:
         *,
         device: tuple[str, int] = ("cpu", 0),
     ) -> None:
-        self.row_s = math.inf
+        self.row_s, self.core_s = math.inf, 0.0
         self._session = session
         self._buckets = buckets
         self._slots = {rows: _Slot(session, rows, device) for rows in buckets.sizes}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -15,7 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from model.bundle import Manifest
 from model.bundle.dimensions import DimensionName, PoseDimension
-from model.canvas import enlarge, png
+from model.canvas import enlarge, png, showing
 from model.errors import InvalidParameter, NotOffered
 from model.preprocess import Floats
 from model.preprocess.prepared import FoundPolarity
@@ -138,10 +138,30 @@ class ModelAnswer(Part):
 
     model: str
     version: str = Field(
-        description="Version of the weights. A precision of the encoder other than float32 follows: "
-        "`+int8` or `+half`."
+        description="Version of the weights. `+int8` or `+half` follows where the encoder does not "
+        "compute in float32."
+    )
+    notes: list[str] | None = Field(
+        None,
+        description="What limits this answer, in sentences; left out where nothing is known to.",
+        exclude_if=is_none,
     )
     _draw: Callable[[int | None], bytes] | None = PrivateAttr(None)
+    _shown: tuple[int, ...] = PrivateAttr(())
+
+    def show(self, channels: Sequence[int]) -> None:
+        """Set the channels that JSON and `dict` show of images with neither 1 nor 3."""
+        self._shown = tuple(channels)
+
+    def model_dump(self, *args: Any, **kwargs: Any) -> Json:
+        """The answer as a dictionary: see pydantic."""
+        with showing(self._shown):
+            return super().model_dump(*args, **kwargs)
+
+    def model_dump_json(self, *args: Any, **kwargs: Any) -> str:
+        """The answer as JSON: see pydantic."""
+        with showing(self._shown):
+            return super().model_dump_json(*args, **kwargs)
 
     def drawn_by(self, draw: Callable[[int | None], bytes]) -> None:
         """Set what draws the answer, on a given scale or that of the query."""

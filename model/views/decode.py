@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
 from model.bundle import Manifest
-from model.canvas import enlarge, png
+from model.canvas import draw_image
 from model.errors import InvalidParameter
 from model.views.answers import DataUrl, ModelAnswer, answer_fields
 from model.views.net import Net, check_label
@@ -120,7 +120,7 @@ async def decode(net: Net, query: DecodeQuery) -> DecodeAnswer:
 
 def draw(answer: DecodeAnswer, query: DecodeQuery) -> bytes:
     """The image of the pose."""
-    return png(enlarge(answer.images[0], query.scale))
+    return draw_image(answer.images[0], query.scale)
 
 
 VIEW = View(
@@ -132,5 +132,6 @@ VIEW = View(
     body=DecodeBody,
     large=True,
     draw=draw,
+    plain=True,
     needs="decode",
 )

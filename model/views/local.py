@@ -94,9 +94,9 @@ def ask(
     fitted = [_fit(picture, net.manifest, query) for picture in pictures]
     if alone or view.pictures[1] is not None:
         fitted = list(map(unwrap, fitted))
-    answer = run(view.compute(net, query, *fitted))
+    answer = run(view.ask(net, query, *fitted))
     if view.draw:
-        answer.drawn_by(partial(_draw, view.draw, answer, query))
+        answer.drawn_by(partial(_draw, view, answer, query, net.manifest))
     return answer
 
 
@@ -148,9 +148,9 @@ def _fit(
         return UnreadablePicture(f"the picture is truncated or corrupt: {error}")
 
 
-def _draw(draw: Callable[[A, Q], bytes], answer: A, query: Q, scale: int | None) -> bytes:
+def _draw(view: View[Q, A], answer: A, query: Q, manifest: Manifest, scale: int | None) -> bytes:
     """Draw an answer, perhaps on another scale than was asked for."""
     query.check_drawing()
     if scale is not None:
         query = _read(type(query), {**dict(query), "scale": scale})
-    return draw(answer, query)
+    return view.drawing(answer, query, manifest)()

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from model.bundle import Manifest
-from model.canvas import enlarge, png
+from model.canvas import draw_image
 from model.errors import InvalidParameter
 from model.preprocess import Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Meaning, Pose, answer_fields
@@ -69,7 +69,7 @@ async def perturb(net: Net, query: PerturbQuery, picture: Prepared) -> PerturbAn
 
 def draw(answer: PerturbAnswer, query: PerturbQuery) -> bytes:
     """The image after the dimension was moved."""
-    return png(enlarge(answer.perturbed, query.scale))
+    return draw_image(answer.perturbed, query.scale)
 
 
 VIEW = View(
@@ -78,5 +78,6 @@ VIEW = View(
     answer=PerturbAnswer,
     compute=perturb,
     draw=draw,
+    plain=True,
     needs="decode",
 )

@@ -16,7 +16,8 @@ MAX_CLASSES = 1000
 """Labels and dimensions in queries may have this many values; models have fewer."""
 Delta = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 Index = Annotated[int, Field(ge=0, le=MAX_CLASSES - 1)]
-Scale = Annotated[int, Field(ge=1, le=32, description="PNG: each pixel becomes scale x scale.")]
+SCALE_TEXT = "PNG: each pixel becomes scale x scale, or less in a very large drawing."
+Scale = Annotated[int, Field(ge=1, le=32, description=SCALE_TEXT)]
 
 
 class Query(BaseModel):

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from model.bundle import Manifest
-from model.canvas import enlarge, png
+from model.canvas import draw_image
 from model.preprocess import Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Number, answer_fields
 from model.views.net import Net, encode_picture
@@ -48,7 +48,7 @@ async def reconstruct(net: Net, query: ReconstructQuery, picture: Prepared) -> R
 
 def draw(answer: ReconstructAnswer, query: ReconstructQuery) -> bytes:
     """The reconstruction."""
-    return png(enlarge(answer.reconstruction, query.scale))
+    return draw_image(answer.reconstruction, query.scale)
 
 
 VIEW = View(
@@ -57,6 +57,7 @@ VIEW = View(
     answer=ReconstructAnswer,
     compute=reconstruct,
     draw=draw,
+    plain=True,
     needs="decode",
     tag="classify",
 )

@@ -14,6 +14,7 @@ from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Inner, Number, Part, answer_fields
 from model.views.figure import draw_figure
 from model.views.net import Net, encode_picture
+from model.views.notes import untrained_absent_classes
 from model.views.query import PictureQuery
 from model.views.view import View
 
@@ -144,4 +145,5 @@ VIEW = View(
     draw=draw,
     slow=True,
     needs="decode",
+    notes=(untrained_absent_classes,),
 )

@@ -23,7 +23,7 @@ from model.views.answers import (
     is_none,
 )
 from model.views.net import Encoded, Net
-from model.views.query import TargetQuery
+from model.views.query import SCALE_TEXT, TargetQuery
 from model.views.routing_figure import draw_routing
 from model.views.view import View
 
@@ -38,7 +38,7 @@ class RoutingQuery(TargetQuery):
         description="`false` leaves out arrays with a number for each input capsule (couplings, "
         "logits and votes: half a megabyte for the paper's network) and maps of hidden layers.",
     )
-    scale: int = Field(8, ge=5, le=16, description="PNG: each pixel becomes scale x scale.")
+    scale: int = Field(8, ge=5, le=16, description=SCALE_TEXT)
 
 
 class RoutingIteration(Part):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from model.canvas import enlarge
+from model.canvas import enlarge, fit_scale
 from model.preprocess import Floats
 from model.views.figure import draw_figure
 
@@ -24,6 +24,8 @@ _STROKE = 0.45
 """The brightness of the image under the support."""
 _GAP, _HEAD, _SCALE = 16, 56, 46
 """Pixels between panels, above them for titles, and below them for the scale of support."""
+_MAX_PX = 2_500_000
+"""The most pixels of all panels: matplotlib takes half a second for them."""
 
 
 def draw_routing(answer: RoutingAnswer, query: RoutingQuery) -> bytes:
@@ -39,7 +41,9 @@ def draw_routing(answer: RoutingAnswer, query: RoutingQuery) -> bytes:
     rows = 1 + len(hidden)
     steps = [len(answer.iterations) + 1, *map(len, hidden.values())]
     columns = max(steps)
-    _, height, width = (query.scale * size for size in answer.image.shape)
+    panels = (rows, columns, *answer.image.shape)
+    scale = fit_scale(query.scale, panels, max_px=_MAX_PX)
+    _, height, width = (scale * size for size in answer.image.shape)
     width_px, height_px = _GAP + columns * (width + _GAP), _GAP + rows * (_HEAD + height) + _SCALE
 
     def fill(figure: Figure) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from model.bundle import Manifest
-from model.canvas import enlarge, png
+from model.canvas import draw_image
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
 from model.views.answers import (
@@ -204,7 +204,7 @@ def draw(answer: SegmentAnswer, query: SegmentQuery) -> bytes:
     image = answer.image
     digits = [segment.reconstruction[0] for segment in answer.segments]
     painted = paint(image, np.array(digits, np.float32).reshape(-1, *image.shape[1:]))
-    return png(enlarge(painted, query.scale))
+    return draw_image(painted, query.scale)
 
 
 VIEW = View(
@@ -213,6 +213,7 @@ VIEW = View(
     answer=SegmentAnswer,
     compute=segment_image,
     draw=draw,
+    plain=True,
     needs="decode",
     suited=Suited("overlapping digits", lambda manifest: manifest.mask_threshold is not None),
     tag="classify",

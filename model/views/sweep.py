@@ -13,13 +13,13 @@ from pydantic import Field
 
 from model.bundle import Manifest
 from model.bundle.dimensions import PoseDimension
-from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, font, png, signed
+from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, fit_scale, font, png, signed
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Meaning, Pose, answer_fields
 from model.views.decode import MAX_POSES
 from model.views.net import Net, encode_picture
-from model.views.query import Delta, Index, TargetQuery
+from model.views.query import SCALE_TEXT, Delta, Index, TargetQuery
 from model.views.view import View
 
 Named: TypeAlias = Meaning | PoseDimension
@@ -98,7 +98,7 @@ class SweepQuery(TargetQuery):
     step: float = Field(
         0.05, ge=1e-6, le=2, allow_inf_nan=False, description="From delta to delta."
     )
-    scale: int = Field(2, ge=1, le=8, description="PNG: each pixel becomes scale x scale.")
+    scale: int = Field(2, ge=1, le=8, description=SCALE_TEXT)
 
     max_rows = MAX_IMAGES
 
@@ -156,12 +156,13 @@ async def sweep(net: Net, query: SweepQuery, picture: Prepared) -> SweepAnswer:
 def draw(answer: SweepAnswer, query: SweepQuery) -> bytes:
     """The paper's figure 4: see `draw_grid`."""
     plan = Sweep(tuple(answer.dims), tuple(answer.deltas))
-    name, images = answer.class_name, np.array(answer.images)
-    return png(draw_grid(images, plan, answer.meanings, class_name=name, scale=query.scale))
+    shape = (len(plan.dims), len(plan.deltas), *answer.images[0][0].shape)
+    scale, name = fit_scale(query.scale, shape), answer.class_name
+    return png(draw_grid(answer.images, plan, answer.meanings, class_name=name, scale=scale))
 
 
 def draw_grid(
-    images: Floats,
+    images: Floats | Sequence[Sequence[Floats]],
     sweep: Sweep,
     meanings: Sequence[Named | None],
     *,
@@ -180,7 +181,7 @@ def draw_grid(
     rows = [_name_row(dim, meaning) for dim, meaning in zip(sweep.dims, meanings, strict=True)]
     title = f"{class_name}: pose dimensions, moved"
     deltas = sweep.deltas
-    height, width_px = images.shape[-2:]
+    height, width_px = images[0][0].shape[-2:]
     pitch, down = width_px * scale + _GAP, height * scale + _GAP
     left = MARGIN + math.ceil(max(font(_FONT).getlength(row) for row in rows)) + 8
     top = MARGIN + 44
@@ -228,6 +229,5 @@ VIEW = View(
     compute=sweep,
     large=True,
     draw=draw,
-    slow=True,
     needs="decode",
 )

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
+from model.canvas import showing
+from model.errors import NotOffered
+from model.preprocess import Prepared
 from model.views.answers import ModelAnswer
+from model.views.net import Net
+from model.views.notes import poor_decoder, write_below
 from model.views.query import ViewQuery
 
 RESPONSE_COST_ROWS = 1
 """The rows that forming a response costs, where it takes as long as inference."""
+Note = Callable[[Manifest], str | None]
+"""A sentence on what limits a network's answers; None where it does not apply."""
 Q = TypeVar("Q", bound=ViewQuery)
 A = TypeVar("A", bound=ModelAnswer)
 
@@ -46,6 +54,8 @@ class View(Generic[Q, A]):
         slow: whether drawing takes matplotlib, and so a process.
         needs: the operation that a network must offer.
         may_need: the operation that some queries need.
+        plain: whether the drawing is the image alone, in its own size, which has no notes.
+        notes: further sentences on what limits answers: see `notes_on`.
         suited: the networks that it is for, if not all.
         tag: the group in documentation.
         example: the path of an image to try it on.
@@ -63,10 +73,37 @@ class View(Generic[Q, A]):
     slow: bool = False
     needs: Offer | None = None
     may_need: Offer | None = None
+    plain: bool = False
+    notes: tuple[Note, ...] = ()
     suited: Suited | None = None
     tag: str = "interpret"
     example: str = "/samples/7.png"
     former_path: str | None = None
+
+    def notes_on(self, manifest: Manifest) -> list[str]:
+        """What limits the answers of a network: those of its decoder, and the view's own notes."""
+        decodes = self.needs in ("decode", "neighbours")
+        notes = (*([poor_decoder] if decodes else []), *self.notes)
+        return [sentence for note in notes if (sentence := note(manifest))]
+
+    async def ask(self, net: Net, query: Q, *pictures: Prepared | Exception) -> A:
+        """Compute the answer, with notes on what limits it, and with its drawing."""
+        answer = await self.compute(net, query, *pictures)
+        answer.notes = self.notes_on(net.manifest) or None
+        answer.show(net.manifest.shown_channels)
+        return answer
+
+    def drawing(self, answer: A, query: Q, manifest: Manifest) -> Callable[[], bytes]:
+        """What draws a network's answer, with its notes below. It pickles.
+
+        Raises:
+            NotOffered: there is no drawing of such answers.
+        """
+        if self.draw is None:
+            raise NotOffered(f"{self.name} has no drawing")
+        notes = () if self.plain else (answer.notes or ())
+        drawn = partial(self.draw, answer, query)
+        return partial(_draw_noted, drawn, notes, manifest.shown_channels)
 
     def is_large(self, pictures: int) -> bool:
         """Whether forming the JSON of so many pictures' answer takes milliseconds."""
@@ -89,3 +126,8 @@ class View(Generic[Q, A]):
             self.cost(self.query.max_rows, pictures)
             for pictures in {least, max_pictures if most is None else most}
         )
+
+
+def _draw_noted(draw: Callable[[], bytes], notes: Sequence[str], shown: Sequence[int]) -> bytes:
+    with showing(shown):
+        return write_below(draw(), notes)

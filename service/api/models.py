@@ -19,6 +19,7 @@ from service.http.request import Request
 from service.http.route import Query, SlowJsonOrPng
 from service.inference.engine import Engine
 from service.settings import Settings
+from service.views import VIEWS
 
 
 class ModelSummary(BaseModel):
@@ -43,6 +44,9 @@ class ModelSummary(BaseModel):
     explained: Explained | None = Field(
         description="The share of the images' variance that poses explain, next to PCA; null where "
         "that was not measured."
+    )
+    notes: dict[str, list[str]] = Field(
+        description="What limits the answers of some views, in sentences, by the view's name."
     )
 
 
@@ -152,6 +156,7 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
                 "calibrated": manifest.confidence is not None,
                 "family_title": manifest.family_title or manifest.family,
                 "default": name == default,
+                "notes": {view.name: notes for view in VIEWS if (notes := view.notes_on(manifest))},
             }
         )
         for name, manifest in sorted(engine.manifests.items())

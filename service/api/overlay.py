@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from model.canvas import draw_image
 from model.overlay import DIGIT_SIZE, MAX_SHIFT_PX, overlay
 from model.views.query import FitQuery, Scale
 from service.api.samples import Label
@@ -13,7 +14,7 @@ from service.errors import InvalidParameter, unwrap
 from service.http.request import Request
 from service.http.route import PngResponse, Query
 from service.http.uploads import FILE_FIELD, read_pictures
-from service.pictures import SAMPLES, ImageSpec, Upload, encode_png
+from service.pictures import SAMPLES, ImageSpec, Upload
 
 Distance = Annotated[int, Field(ge=-2 * MAX_SHIFT_PX, le=2 * MAX_SHIFT_PX)]
 _SPEC = ImageSpec((1, DIGIT_SIZE, DIGIT_SIZE), "digit")
@@ -60,4 +61,4 @@ async def _overlay(
     request.admit(len(uploads))
     first, second = map(unwrap, await request.decode(uploads, spec))
     image = overlay(first.image, second.image, dx=place.dx, dy=place.dy)
-    return PngResponse(await request.context.slow.run(encode_png, image, scale=place.scale))
+    return PngResponse(await request.context.slow.run(draw_image, image, place.scale))

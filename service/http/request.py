@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
 
 import fastapi
@@ -51,10 +51,15 @@ class Request(fastapi.Request):
     ) -> None:
         super().__init__(scope, receive, send)
         self.context: Context = scope["app"].state
-        self.job = Job(time.monotonic())
-        self._drawn = Job(self.job.arrived)
+        self.job, self._drawn = Job(), Job()
         self._max_cost = max_cost
         self._rate_limit = self.context.rate_limit if limited else None
+
+    @property
+    def caller(self) -> Hashable:
+        """The key or the address that the request comes from."""
+        caller: Hashable = self.scope.get("state", {}).get("caller")
+        return caller
 
     @property
     def limit_s(self) -> float:
@@ -98,14 +103,20 @@ class Request(fastapi.Request):
     def start_deadline(self) -> None:
         """Let the time run, for the request and its rows, if the route has a limit."""
         if self.timeout:
-            now, limit_s = time.monotonic(), self.limit_s
-            self.job.arrived, self.job.deadline = now, now + limit_s
+            limit_s = self.limit_s
+            self.job.deadline = time.monotonic() + limit_s
             self.timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
 
-    def admit(self, rows: int, *, files: int = 0) -> None:
-        """Admit the request with its number of rows, and its drawing, before anything is decoded.
+    def admit(self, rows: int, *, files: int = 0, price: int = 1) -> None:
+        """Admit the request with the price of its rows, and its drawing, before files are decoded.
 
-        Its client is charged for at least one row for each of the files.
+        A request of a higher price than the limit of admission has the queue for itself. Its client
+        is charged for at least one row for each of the files.
+
+        Args:
+            rows: of the request.
+            files: that are decoded.
+            price: of one row: see `Engine.price`.
 
         Raises:
             QueueFull: see `Admission.admit`.
@@ -114,12 +125,13 @@ class Request(fastapi.Request):
         """
         if rows > self._max_cost:
             raise ValueError(f"the route declares at most {self._max_cost} rows, not {rows}")
-        self.job.cost = rows
+        self.job.cost = min(rows * price, self.context.admission.limit)
+        self.job.client = self.caller
         self.context.admission.admit(self.job)
         if self.drawing:
-            self._drawn = Job(self.job.arrived, self.job.deadline)
+            self._drawn = Job(deadline=self.job.deadline)
             self.drawing.admit(self._drawn)
-        self.charge(max(rows, files), paid=1)
+        self.charge(max(rows * price, files), paid=1)
 
     def charge(self, rows: int = 1, *, paid: int = 0) -> None:
         """Charge the client for rows, if the settings limit them: see `RateLimit.spend`.
@@ -167,9 +179,8 @@ class Request(fastapi.Request):
     def net(self, manifest: Manifest) -> ServedNet:
         """The network of a manifest, for this request's rows."""
         context = self.context
-        caller = self.scope["state"].get("caller")
         return ServedNet(
-            manifest, self.engine, self.job, context.admission, context.slow, caller=caller
+            manifest, self.engine, self.job, context.admission, context.slow, caller=self.caller
         )
 
     async def decode(

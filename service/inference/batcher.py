@@ -74,6 +74,8 @@ class Queue:
     """The number of padding rows that are computed with a batch of so many rows."""
     row_s: Callable[[], float] = lambda: math.inf
     """Seconds that one row takes; infinite where only the batcher's thread may compute rows."""
+    batch_s: float = math.inf
+    """A batch of interactive jobs takes about this long at most."""
     calls: list[_Call] = field(default_factory=list, init=False)
     """The calls with waiting rows, in the order of their jobs' turns."""
     last_s: float = field(default=0.0, init=False)
@@ -87,11 +89,13 @@ class Queue:
 
     @property
     def most_rows(self) -> int:
-        """The largest next batch."""
-        row_s = self.row_s() if self.next_is_bulk else math.inf
-        return (
-            self.max_rows if math.isinf(row_s) else min(self.max_rows, max(1, int(_BULK_S / row_s)))
-        )
+        """The largest next batch, by the seconds that its rows take."""
+        row_s, seconds = self.last_s / self.last_rows, self.batch_s
+        if self.next_is_bulk:
+            row_s, seconds = self.row_s(), _BULK_S
+        if not row_s or math.isinf(row_s):
+            return self.max_rows
+        return max(1, int(min(self.max_rows, seconds / row_s)))
 
     @property
     def expected_s(self) -> float:
@@ -112,9 +116,8 @@ class Batcher:
     There is no fixed delay.
 
     In the service, each graph of each bundle has a queue. The next batch is of the queue whose
-    first job arrived first, so no queue starves and the later rows of a job come before those of
-    later jobs. Bulk jobs come after all interactive ones and share no batch with them; their
-    batches are short.
+    first job has the lowest position, so no queue starves. Bulk jobs come after all interactive
+    ones and share no batch with them; their batches are short.
 
     Rows whose caller has left are skipped. Rows that cannot be computed before their deadline are
     answered with `DeadlineExceeded`. A batch that fails is retried by halves, so that a bad row

@@ -6,20 +6,26 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import get_args
 
 import numpy as np
 
 from model.bundle import Manifest
+from model.bundle.manifest import Offer
 from model.bundle.samples import Sample
+from model.outputs import Graph
 from model.runtime import Array, DeviceLostError, Runtime
 from service.inference.batcher import Batcher, BatcherLost, Queue
 from service.inference.encodings import Encodings
 from service.inference.job import Job
+from service.inference.price import row_prices
 from service.telemetry import timings
 from service.telemetry.reports import BatchReport
 
 MAX_TRACED_IMAGES = 8
 """A batch traces at most this many images, because each trace takes megabytes."""
+BATCH_S = 0.05
+"""A batch takes about this long at most, so that who comes next need not wait for longer."""
 Row = tuple[Array, ...]
 """A row: one image, or one pose and its class; or their result."""
 
@@ -35,6 +41,8 @@ class Engine:
     """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
     samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
     """The samples by model name, of the bundles that have some."""
+    prices: Mapping[tuple[str, Graph], int] = field(default_factory=dict)
+    """The price of a row of each graph, by model name: see `row_prices`."""
     answers: dict[Hashable, bytes] = field(default_factory=dict)
     """Serialised answers that only another engine changes."""
     encodings: Encodings = field(default_factory=Encodings)
@@ -57,6 +65,10 @@ class Engine:
         """Finish accepted rows. Return whether that ended within the timeout."""
         return self.batcher.close(timeout_s)
 
+    def price(self, model: str, graph: Graph) -> int:
+        """The price in rows of one row of a model's graph."""
+        return self.prices.get((model, graph), 1)
+
     async def submit(self, key: Hashable, rows: Sequence[Row], job: Job) -> list[Row | Exception]:
         """Wait for the results of rows, in order. A row that failed has its exception as result.
 
@@ -72,6 +84,13 @@ class Engine:
         timings.record("queue", results.waited_s, ended_s_ago=results.computed_s)
         timings.record("compute", results.computed_s)
         return results.rows
+
+
+def graph_of(needs: Offer | None) -> Graph:
+    """The graph that computes most rows of what needs this of a network."""
+    if needs is None:
+        return "encode"
+    return "decode" if needs == "neighbours" else needs
 
 
 def open_engine(
@@ -97,7 +116,7 @@ def open_engine(
             ("trace", _trace(runtime), MAX_TRACED_IMAGES, lambda _rows: 0),
         ):
             row_s = partial(runtime.row_s, graph)
-            queues[name, graph] = Queue(_in_rows(run), max_rows, padding, row_s)
+            queues[name, graph] = Queue(_in_rows(run), max_rows, padding, row_s, BATCH_S)
 
     def warm_up() -> None:
         for runtime in runtimes.values():
@@ -110,7 +129,14 @@ def open_engine(
     manifests = {name: runtime.manifest for name, runtime in runtimes.items()}
     samples = {name: runtime.bundle.samples for name, runtime in runtimes.items()}
     encodings = Encodings(encoding_cache_bytes)
-    return Engine(batcher, manifests, providers, samples, encodings=encodings)
+    prices = row_prices(
+        {
+            (name, graph): runtime.core_s(graph)
+            for name, runtime in runtimes.items()
+            for graph in get_args(Graph)
+        }
+    )
+    return Engine(batcher, manifests, providers, samples, prices=prices, encodings=encodings)
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 MAX_RETRY_S = 30.0
@@ -35,10 +35,10 @@ class Closed(Exception):
 
 @dataclass(eq=False)
 class Job:
-    """A request in the queue. Its rows are ordered by its arrival, those of bulk jobs last."""
+    """A request in the queue. Its rows are ordered by its position, those of bulk jobs last."""
 
-    arrived: float
-    """When the job arrived, in seconds of `time.monotonic`."""
+    position: float = 0.0
+    """Rows of jobs with a lower position are computed first: see `Admission.queue`."""
     deadline: float = math.inf
     """When the client stops waiting, in the same seconds."""
     bulk: bool = False
@@ -47,13 +47,15 @@ class Job:
     """The rows that the job needs in all, as far as known when it is admitted."""
     waiting: int = 0
     """The rows that were admitted and are not computed yet."""
+    client: Hashable = None
+    """The key or the address that the job comes from."""
     computed_s: float = 0.0
     """This job's share of the seconds of its batches so far."""
 
     @property
     def turn(self) -> tuple[bool, float]:
         """The job's place in a queue: the least comes first."""
-        return (self.bulk, self.arrived)
+        return (self.bulk, self.position)
 
 
 class Admission:
@@ -82,6 +84,10 @@ class Admission:
         """Rows of admitted jobs without a result."""
         self._bulk_waiting = 0
         self._rows = self._seconds = 0.0
+        self._position = 0.0
+        """That of a job which comes now, from a client that has no other."""
+        self._behind: dict[Hashable, float] = {}
+        """The position behind all turns of a client that has jobs."""
         self._changed = 0.0
         """When the last result came, or the first row after there were none."""
 
@@ -107,12 +113,24 @@ class Admission:
         job.waiting = job.cost
         self._add(job, job.cost)
         self._jobs.add(job)
+        self.queue(job)
+
+    def queue(self, job: Job) -> None:
+        """Give the next turn of a job its position: behind the other turns of its client.
+
+        Clients take turns (weighted fair queueing): one that sends many jobs waits for itself, and
+        the jobs of others are computed in between.
+        """
+        job.position = max(self._position, self._behind.get(job.client, 0.0))
+        self._behind[job.client] = job.position + min(job.waiting, self._turn_rows)
 
     def release(self, job: Job) -> None:
         """Take back the rows of a job that are not computed."""
         self._jobs.discard(job)
         self._add(job, -job.waiting)
         job.waiting = 0
+        if all(other.client != job.client for other in self._jobs):
+            self._behind.pop(job.client, None)
 
     def _check(self, job: Job) -> None:
         """Refuse a job beyond the limit, or one whose turn would come after its deadline."""
@@ -155,6 +173,7 @@ class Admission:
         self._rows = _MEMORY * self._rows + rows
         self._seconds = _MEMORY * self._seconds + seconds
         self._changed = now
+        self._position += rows / max(1, len(self._behind))
         self.record_found(job, rows)
 
     def record_found(self, job: Job, rows: int) -> None:

@@ -6,7 +6,7 @@ the network, and `pools` has this done in processes that can be killed.
 
 from service.pictures.decode import decode
 from service.pictures.header import FORMATS
-from service.pictures.spec import SAMPLES, ImageSpec, Upload, encode_png, is_quick
+from service.pictures.spec import SAMPLES, ImageSpec, Upload, is_quick
 
 __all__ = [
     "FORMATS",
@@ -14,6 +14,5 @@ __all__ = [
     "ImageSpec",
     "Upload",
     "decode",
-    "encode_png",
     "is_quick",
 ]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
-from model.canvas import enlarge, png
-from model.preprocess import Fit, Floats, Polarity, Prepared, PreprocessError, prepare
+from model.preprocess import Fit, Polarity, Prepared, PreprocessError, prepare
 from model.preprocess.prepared import Box, FoundPolarity
 from service.errors import (
     InvalidParameter,
@@ -117,8 +116,3 @@ def is_quick(content: bytes, spec: ImageSpec) -> bool:
         return False
     width, height = struct.unpack_from(">II", content, 16)
     return bool((height, width) == spec.shape[1:])
-
-
-def encode_png(image: Floats, *, scale: int = 1) -> bytes:
-    """An image (C, H, W) in [0, 1] as a PNG, each pixel enlarged to `scale` squared."""
-    return png(enlarge(image, scale))

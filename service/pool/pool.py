@@ -175,7 +175,7 @@ class Pool:
         Raises:
             QueueFull: see `Admission.admit`.
         """
-        job = Job(time.monotonic(), deadline, cost=max(costs))
+        job = Job(deadline=deadline, cost=max(costs))
         self.admission.admit(job)
         try:
             yield

@@ -4,7 +4,7 @@ import { chart } from "./chart.js";
 import { make, pixels } from "./dom.js";
 
 /** What the page shows elsewhere, or what is no finding. */
-const KNOWN = new Set(["model", "version", "label", "class_name", "length", "fit", "second_fit", "input", "licence", "source"]);
+const KNOWN = new Set(["model", "version", "label", "class_name", "length", "fit", "second_fit", "input", "licence", "source", "notes"]);
 
 /**
  * Pictures first, then curves, then single figures; each with the text of the OpenAPI document.

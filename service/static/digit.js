@@ -6,7 +6,7 @@ import { find, make } from "./dom.js";
 import { latest } from "./latest.js";
 import { markTarget, showClasses, showPrediction } from "./lengths.js";
 import { Lenses } from "./lenses.js";
-import { comparable, describe, dimensionMeanings, forPhotos, missing, offers } from "./models.js";
+import { comparable, describe, dimensionMeanings, forPhotos, missing, offers, share } from "./models.js";
 import { showNeighbours } from "./neighbours.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
@@ -133,6 +133,7 @@ function showModel() {
   showScene(null);
   find("about").textContent = describe(model);
   find("missing").textContent = missing(model);
+  find("share").textContent = share(model);
   find("reconstructed").hidden = !offers(model, "decode");
   lenses.offer(model);
   whole.classList.toggle("photos", forPhotos(model));

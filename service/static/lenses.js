@@ -23,6 +23,9 @@ export class Lenses {
   constructor(scene, others) {
     this.active = "pose";
     this.others = others;
+    /** The view of the service behind each panel. */
+    this.views = { pose: "decode", sweep: "sweep", routing: "routing", compare: "sweep" };
+    this.model = null;
     this.needs = { pose: "decode", sweep: "decode", routing: "trace" };
     this.lenses = {
       pose: { show: showEnds }, // its sliders come with every scene
@@ -33,6 +36,7 @@ export class Lenses {
     };
     this.tabs = tabs(document.querySelector(".lenses [role=tablist]"), (panel, picked) => {
       this.active = panel;
+      this.tellLimits();
       if (picked) remember({ view: panel });
       this.show(scene());
     });
@@ -48,8 +52,17 @@ export class Lenses {
     this.tabs.open(FORMER[name] ?? name);
   }
 
+  /** Say what limits the open view of this network, where anything is known to. */
+  tellLimits() {
+    const notes = this.model?.notes[this.views[this.active]] ?? [];
+    find("limits").textContent = notes.join(" ");
+    find("limits").hidden = !notes.length;
+  }
+
   /** Hide the tabs of what a network does not offer. */
   offer(model) {
+    this.model = model;
+    this.tellLimits();
     const further = { compare: this.others(model).length > 0, health: Boolean(model.health) };
     this.tabs.offer((panel) => further[panel] ?? (!this.needs[panel] || offers(model, this.needs[panel])));
   }
@@ -62,6 +75,7 @@ export class Lenses {
     find("health").before(panel);
     this.tabs.add(tab, find("tab-health"));
     this.needs[name] = view.needs;
+    this.views[name] = view.path.slice(1);
     this.lenses[name] = lens(panel, (shown, wanted) => drawView(view, shown, wanted));
   }
 }

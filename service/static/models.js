@@ -13,6 +13,7 @@ export async function loadModels() {
     samples: await loadSamples(summary),
     default: summary.default,
     family_title: summary.family_title,
+    notes: summary.notes,
   });
   return Promise.all(models.map(load));
 }
@@ -51,6 +52,14 @@ export function missing(model) {
     ...(offers(model, "trace") ? [] : ["no routing"]),
   ];
   return lacking.length ? `This network has ${lacking.join(", ")}.` : "";
+}
+
+/** What the pose of a class explains of images, next to PCA, as a sentence; empty where that was not measured. */
+export function share({ explained, class_dim: size }) {
+  if (!explained) return "";
+  const percent = (part) => `${Math.round(100 * part)} %`;
+  return `A pose of ${size} numbers explains ${percent(explained.pose)} of the variance of images; `
+    + `PCA with ${size} numbers explains ${percent(explained.pca[size])}.`;
 }
 
 /** What each dimension of a class's pose was found to do; undefined where nobody measured. */

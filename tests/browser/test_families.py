@@ -8,12 +8,15 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
 
+from model.bundle import Bundle, write_manifest
+from model.bundle.explained import Explained
 from tests.browser.playground import Playground, open_playground
 from tests.browser.test_visitors import HAND_OVER
 from tests.processes import SOURCE, running
@@ -32,6 +35,10 @@ def families_url(
     folder = tmp_path_factory.mktemp("all")
     for bundle in family_bundles.iterdir():
         (folder / bundle.name).symlink_to(bundle)
+    (folder / "tiny-shared").unlink()
+    shared = Path(shutil.copytree(family_bundles / "tiny-shared", folder / "tiny-shared"))
+    explained = Explained("images", 100, 0.4, 0.2, {"16": 0.7}, 16)
+    write_manifest(shared, replace(Bundle.open(shared).manifest, explained=explained))
     samples = Path(shutil.copytree(colour_bundle_path, folder / "blocks")) / "samples"
     samples.mkdir()
     known = {"label": 0, "class_name": "red", "licence": "yours", "source": "painted"}
@@ -113,6 +120,27 @@ def test_what_a_network_does_not_offer_is_hidden(playground: Playground) -> None
     choose(playground, "tiny-dynamic")
     assert "" == page.locator("#missing").inner_text()
     assert 9 == sum(tab.is_visible() for tab in tabs.all())
+
+
+def test_the_page_says_what_a_pose_explains_and_what_that_limits(playground: Playground) -> None:
+    """Above the views that need the decoder; others and other networks have no such note."""
+    page = playground.page
+    choose(playground, "tiny-shared")
+    sentence = "A pose of 16 numbers explains 40 % of the variance of images; PCA with 16 numbers"
+    assert f"{sentence} explains 70 %." == page.locator("#share").inner_text()
+    limits = page.locator("#limits")
+    assert "shows little of the image but its class" in limits.inner_text()
+    page.get_by_role("tab", name="Rivals").click()
+    playground.settle()
+    assert "rival_share=0" in limits.inner_text()
+    page.get_by_role("tab", name="Occlusion").click()
+    playground.settle()
+    assert not limits.is_visible()
+    choose(playground, "tiny-attention")
+    assert "" == page.locator("#share").inner_text()
+    page.get_by_role("tab", name="Sweep").click()
+    playground.settle()
+    assert not limits.is_visible()
 
 
 def test_routing_of_one_iteration_has_no_slider(playground: Playground) -> None:

@@ -73,7 +73,7 @@ def test_each_lens_links_to_its_paragraph_and_back(browser: Browser, service: st
         page = playground.page
         playground.take_sample(4)
         tabs = page.get_by_role("tablist", name="Views").get_by_role("tab").all_inner_texts()
-        lenses = [name for name in tabs if name]
+        lenses = [name for name in tabs if name and name != "Health"]  # it has a page of its own
         addresses = {}
         for lens in lenses:
             playground.open_tab(lens)

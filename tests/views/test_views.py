@@ -35,7 +35,7 @@ def ask(name: str, *images: Floats, net: NumpyNet | None = None, **parameters: A
     """The answer of a view, without an event loop."""
     view = find_view(name)
     query = view.query.model_validate({**NEEDED.get(name, {}), **parameters})
-    return run(view.compute(net or NumpyNet(), query, *map(prepared, images)))
+    return run(view.ask(net or NumpyNet(), query, *map(prepared, images)))
 
 
 def test_a_pose_is_moved() -> None:
@@ -91,7 +91,11 @@ def test_json_and_drawing_need_no_network(name: str) -> None:
     """An answer has all that they show; `dict` is JSON alone."""
     view = find_view(name)
     answer = ask(name, *[TOP] * view.pictures[0])
-    hidden = {field for field, info in view.answer.model_fields.items() if info.exclude}
+    hidden = {
+        field
+        for field, info in view.answer.model_fields.items()
+        if info.exclude or (info.exclude_if and info.exclude_if(getattr(answer, field)))
+    }
     assert answer.dict().keys() == view.answer.model_fields.keys() - hidden
     if view.draw:
         query = view.query.model_validate(NEEDED.get(name, {}))

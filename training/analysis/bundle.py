@@ -17,6 +17,8 @@ import torch
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
 from model.bundle.confidence import Input
 from model.bundle.manifest import EIGHT_BITS
+from model.bundle.neighbours import NeighbourImages
+from model.canvas import showing
 from model.capsnet import Network, build
 from model.capsnet.weights import load
 from model.preprocess import Floats, scale
@@ -26,7 +28,7 @@ from training.analysis.confidence import answer_unseen, fit_confidence
 from training.analysis.dimensions import name_dimensions
 from training.analysis.explained import measure_explained
 from training.analysis.health import measure_health
-from training.analysis.neighbours import choose_images
+from training.analysis.neighbours import choose_images, collect
 from training.answers import Labelled
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.card_sections import CONFIDENCE, EXPLAINED, HEALTH
@@ -71,6 +73,11 @@ def analyse(
         training.data.datasets.DatasetError: there are no such images, or this is no twin.
         training.state.CheckpointError: there is no such run or bundle.
     """
+    with showing(bundle.manifest.shown_channels):
+        return _analyse(bundle, data_dir, folder=folder, twin=twin)
+
+
+def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None, twin: Path | None) -> Bundle:
     examples, offers = validation_examples(bundle, data_dir, folder=folder), bundle.manifest.offers
     bundle = analyse_confidence(bundle, examples, twin=twin)
     bundle = analyse_eight_bits(bundle, data_dir, folder=folder)
@@ -88,6 +95,31 @@ def analyse(
         bundle = analyse_neighbours(bundle, data_dir, folder=folder, own_images=False)
     write_card(bundle)
     return bundle
+
+
+def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bundle:
+    """Analyse the poses of a network that was trained elsewhere; there is no card.
+
+    Names pose dimensions, unless of photographs, fits the novelty rule to enough images, and keeps
+    the poses that `/neighbours` compares with.
+
+    Args:
+        examples: images that are like those of its training.
+        source: of the images, in words.
+
+    Raises:
+        BundleError: the network has no poses.
+    """
+    if not bundle.manifest.class_dim:
+        raise BundleError(f"{bundle.path}: the network has no poses to analyse")
+    if bundle.manifest.preprocess != "crop":
+        bundle = _record(bundle, pose_dimensions=name_dimensions(Runtime(bundle), examples))
+    if len(examples.labels) >= novelty.MIN_IMAGES:
+        described = f"{len(examples.labels):,} images of the {source}"
+        rule = fit_novelty(Runtime(bundle), scale(examples.images), described=described)
+        arrays = {NOVELTY: rule.gaussians} if rule.gaussians else {}
+        bundle = _record(bundle, arrays, novelty=rule)
+    return _keep_neighbours(bundle, collect(bundle, examples, licence="", source=source))
 
 
 def analyse_confidence(bundle: Bundle, examples: Examples, *, twin: Path | None = None) -> Bundle:
@@ -182,7 +214,10 @@ def analyse_neighbours(
     if not bundle.manifest.class_dim:
         raise BundleError(f"{bundle.path}: the network has no poses to compare")
     data = training_data_of(bundle, data_dir, folder=folder)
-    neighbours = choose_images(bundle, data, own_images=own_images)
+    return _keep_neighbours(bundle, choose_images(bundle, data, own_images=own_images))
+
+
+def _keep_neighbours(bundle: Bundle, neighbours: NeighbourImages) -> Bundle:
     assert neighbours.gallery
     offers = tuple(dict.fromkeys((*bundle.manifest.offers, "neighbours")))
     arrays = {NEIGHBOURS: neighbours.gallery}

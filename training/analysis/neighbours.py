@@ -51,13 +51,28 @@ def choose_images(
         data: that it was trained on.
         own_images: whether images of a folder of one's own go into the bundle.
     """
-    manifest = bundle.manifest
     recipe = recipe_of(bundle)
-    examples = _sample(data, recipe)
+    published = DATASETS.get(recipe.dataset)
+    return collect(
+        bundle,
+        _sample(data, recipe),
+        licence=published.licence if published else "yours" * own_images,
+        source=recipe.dataset if published else f"folder {recipe.dataset}",
+    )
+
+
+def collect(bundle: Bundle, examples: Examples, *, licence: str, source: str) -> NeighbourImages:
+    """Measure the poses of images, and choose those that `/neighbours` compares with.
+
+    Args:
+        bundle: of a network with poses.
+        examples: images, with one label or several.
+        licence: of the images; empty leaves the images out and keeps their poses.
+        source: of the images, in words.
+    """
+    manifest = bundle.manifest
     posed = _measure(Runtime(bundle), examples)
     chosen = choose(posed.labels, posed.right, classes=manifest.num_classes, count=COUNT)
-    published = DATASETS.get(recipe.dataset)
-    licence = published.licence if published else "yours" * own_images
     sheet = draw_sheet(examples.images[chosen]) if licence else b""
     each = posed.labels.shape[1]
     gallery = PoseGallery(
@@ -71,7 +86,7 @@ def choose_images(
     return NeighbourImages(
         images=f"{len(chosen):,} {kind}",
         licence=licence,
-        source=recipe.dataset if published else f"folder {recipe.dataset}",
+        source=source,
         gallery=gallery,
     )
 

@@ -13,6 +13,7 @@ from service.api.v2.request import Work, read_work
 from service.http.middleware import TENSOR_HEADER
 from service.http.negotiation import JSON
 from service.http.request import Request
+from service.inference.engine import graph_of
 
 BINARY = "application/octet-stream"
 
@@ -35,7 +36,8 @@ async def compute(request: Request, model: ProtocolModel, work: Work) -> Tensors
         Problem: an image file cannot be read.
     """
     request.scope["state"]["share"].reserve_answer(work.answer_bytes)
-    request.admit(model.cost(work.rows, work.wanted))
+    price = request.engine.price(model.manifest.name, graph_of(model.needs))
+    request.admit(model.cost(work.rows, work.wanted), price=price)
     return await model.compute(request, work.inputs, work.wanted)
 
 

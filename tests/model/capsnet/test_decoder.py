@@ -157,6 +157,26 @@ def test_up_convolutions_draw_images_that_no_power_of_two_divides(
     assert 0 <= images.min() <= images.max() <= 1
 
 
+def test_large_images_are_drawn_small_and_doubled() -> None:
+    """Between two pixels that the last convolution draws, others are interpolated."""
+    small = build_decoder(NetworkConfig(**CONVOLUTIONAL, class_dim=6))
+    sizes = {"height": 2 * SIZES["height"], "width": 2 * SIZES["width"]}
+    config = NetworkConfig(**{**CONVOLUTIONAL, **sizes}, class_dim=6, decoder_doublings=1)
+    large = build_decoder(config)
+    large.load_state_dict(small.state_dict())
+    poses, classes = torch.randn(2, 6), torch.tensor([0, 4])
+    images = large(poses, classes)
+    assert (2, 3, 34, 40) == images.shape
+    inner = images.unfold(2, 2, 2).unfold(3, 2, 2).mean((-1, -2))
+    torch.testing.assert_close(inner, small(poses, classes), atol=0.02, rtol=0)
+
+
+def test_only_up_convolutions_are_doubled() -> None:
+    """Nothing would read the setting."""
+    with pytest.raises(ValueError, match="0 without decoder_channels"):
+        NetworkConfig(decoder_doublings=1)
+
+
 def test_each_class_has_a_bias_of_its_own(convolutional: ConvolutionalDecoder) -> None:
     """A pose of zeros draws another image for each class."""
     classes = torch.arange(5)

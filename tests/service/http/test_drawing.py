@@ -16,7 +16,7 @@ from service.drawing import MAX_WAITING, open_pool
 from service.http.negotiation import JSON, PNG
 from service.inference.job import Job
 
-DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/sweep?dims=0&step=0.5"]
+DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/rivals?count=2"]
 
 
 def draw(client: TestClient, path: str, digit: bytes, kind: str = PNG, **headers: str) -> Any:

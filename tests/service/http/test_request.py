@@ -105,7 +105,6 @@ def test_others_go_between_the_rows_of_a_large_request(begin: Open) -> None:
     async def both() -> None:
         first = asyncio.create_task(encode(large, 100, "large"))
         await asyncio.sleep(0)
-        small.job.arrived = time.monotonic()
         await asyncio.gather(first, encode(small, 1, "small"))
 
     asyncio.run(both())

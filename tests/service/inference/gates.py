@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
@@ -68,10 +69,17 @@ class Clock:
 
 @asynccontextmanager
 async def batching(
-    gate: Gate, *keys: Hashable, max_rows: int = 4, row_s: float = 1.0, **settings: Any
+    gate: Gate,
+    *keys: Hashable,
+    max_rows: int = 4,
+    row_s: float = 1.0,
+    batch_s: float = math.inf,
+    **settings: Any,
 ) -> AsyncIterator[Batcher]:
     """A batcher whose queues, by default "q", lead to the gate, which opens at the end."""
-    queues = {key: Queue(gate, max_rows, row_s=lambda: row_s) for key in keys or ("q",)}
+    queues = {
+        key: Queue(gate, max_rows, row_s=lambda: row_s, batch_s=batch_s) for key in keys or ("q",)
+    }
     batcher = Batcher(queues, **settings)
     try:
         yield batcher

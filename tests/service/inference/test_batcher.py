@@ -239,6 +239,19 @@ async def test_few_rows_are_expected_to_take_less_than_the_last_batch() -> None:
         assert [[10]] == await rows_of(start(batcher, 5, job=Job(0.08, deadline=0.13)))
 
 
+async def test_a_batch_has_as_many_rows_as_may_take_its_time() -> None:
+    """By the seconds of the last one: who comes next need not wait for a whole large request."""
+    gate, clock = Gate(), Clock()
+    async with batching(gate, clock=clock, batch_s=0.06) as batcher:
+        call = start(batcher, 1, 2, 3, 4)
+        await gate.running()
+        clock.now = 0.08
+        gate.let(3)
+        await call
+        assert [[10, 12, 14, 16]] == await rows_of(start(batcher, 5, 6, 7, 8))
+    assert [[1, 2, 3, 4], [5, 6, 7], [8]] == gate.batches
+
+
 async def test_a_row_is_dropped_if_its_whole_batch_would_end_too_late() -> None:
     """The rows beside it take their time too; without it, they are computed sooner."""
     gate, clock = Gate(), Clock()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -187,6 +187,35 @@ def test_a_small_job_waits_for_one_turn_of_each_large_one(
         admission.admit(job)
     else:
         refusal(admission, job)
+
+
+def test_a_client_s_further_jobs_wait_behind_a_turn_of_its_others() -> None:
+    """Those of another client come next: nobody waits for the client that sends the most."""
+    admission = Admission(1000, turn_rows=4)
+    jobs = [Job(cost=cost, client=client) for cost, client in ((64, "a"), (2, "a"), (1, "a"))]
+    with ExitStack() as stack:
+        for job in jobs:
+            stack.enter_context(admitted(admission, job))
+        assert [0, 4, 6] == [job.position for job in jobs]
+        admission.record_completed(jobs[0], 4)
+        admission.queue(jobs[0])
+        other = stack.enter_context(admitted(admission, Job(cost=1, client="b")))
+        assert 7 == jobs[0].position
+        assert 4 == other.position
+    with admitted(admission, Job(cost=1, client="a")) as again:
+        assert 4 == again.position
+
+
+def test_no_job_waits_for_others_without_end() -> None:
+    """However many clients come meanwhile, each with one row."""
+    admission = Admission(1000)
+    with admitted(admission, Job(cost=8, client="a")), ExitStack() as stack:
+        late = stack.enter_context(admitted(admission, Job(cost=1, client="a")))
+        for number in range(100):
+            with admitted(admission, Job(cost=1, client=number)) as job:
+                admission.record_completed(job, 1)
+        last = stack.enter_context(admitted(admission, Job(cost=1, client="b")))
+    assert late.position < last.position
 
 
 def test_nobody_is_refused_for_a_rate_that_is_not_known(admission: Admission) -> None:

@@ -10,10 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from model.canvas import draw_image
 from model.preprocess import prepare
 from model.preprocess.picture import to_grey
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
-from service.pictures import FORMATS, ImageSpec, decode, encode_png, is_quick
+from service.pictures import FORMATS, ImageSpec, decode, is_quick
 
 AMPLE = 10_000_000
 """Pixels, more than any picture here has."""
@@ -289,7 +290,7 @@ COLOURS = np.eye(3, dtype=np.uint8)[None] * 255
 )
 def test_an_encoded_image_reads_back(image: Any, scale: int, mode: str, expected: Any) -> None:
     """As a PNG, grey or in colour."""
-    content = encode_png(np.array(image, np.float32), scale=scale)
+    content = draw_image(np.array(image, np.float32), scale)
     picture = decode(content, max_pixels=AMPLE).picture
     assert (mode, np.array(expected).tolist()) == (picture.mode, np.asarray(picture).tolist())
 

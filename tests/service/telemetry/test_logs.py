@@ -3,8 +3,8 @@ from __future__ import annotations
 import io
 import json
 import logging
-import sys
 import os
+import sys
 import threading
 import time
 import warnings
@@ -56,7 +56,7 @@ def test_text_ends_with_id_and_fields() -> None:
 def test_text_begins_with_local_time_level_and_logger() -> None:
     """As Python's own format does; an exception follows in lines of its own."""
     try:
-        raise ValueError("broken")
+        int("broken")
     except ValueError:
         fault = sys.exc_info()
     own = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")

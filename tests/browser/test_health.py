@@ -1,0 +1,81 @@
+"""What a bundle knows of its network: the health of its capsules, and how sure an answer is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from model import SHIPPED
+from model.bundle import Bundle, write_manifest
+from model.bundle.confidence import Confidence
+from tests.browser.playground import Playground, open_playground
+from tests.processes import SOURCE, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CONFIDENCE = Confidence(
+    images="none",
+    count=100,
+    input="presence",
+    temperature=30.0,
+    method="temperature",
+    coverages=(0.5, 0.9, 0.99),
+    thresholds=((0.3, 0.0, 0.0),),
+)
+"""At a coverage of 0.95, a set holds all labels."""
+
+
+@pytest.fixture(scope="module")
+def studied_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service whose only network has a health and a calibration."""
+    folder = tmp_path_factory.mktemp("bundles")
+    shutil.copytree(SHIPPED / "mnist", folder / "mnist")
+    bundle = Bundle.open(folder / "mnist")
+    write_manifest(bundle.path, replace(bundle.manifest, confidence=CONFIDENCE))
+    environment = {
+        "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_WORKERS": "1",
+        "CAPSNET_BUNDLES": str(folder),
+    }
+    with running(lambda _environment: SOURCE, environment) as (_process, client):
+        yield str(client.base_url)
+
+
+@pytest.fixture
+def studied(browser: Browser, studied_url: str) -> Iterator[Playground]:
+    """The page of that service."""
+    with open_playground(browser, studied_url) as playground:
+        yield playground
+        assert [] == playground.complaints
+
+
+def test_health_has_a_lens(studied: Playground) -> None:
+    """Couplings by iteration, capsules and poses, with a finding and a link to the definitions."""
+    studied.take_sample(5)
+    studied.open_tab("Health")
+    lens = studied.page.locator("#health")
+    lens.get_by_text("stay nearly uniform").wait_for()
+    rows = lens.get_by_role("table", name="Couplings to classes").get_by_role("row")
+    assert 3 + 3 + 2 == rows.count()
+    assert "1.000" == rows.first.locator(".value").inner_text()
+    assert "of 16" in lens.get_by_role("row", name="effective dimensions").inner_text()
+    assert "health.html" in (lens.get_by_role("link").get_attribute("href") or "")
+    assert 0 == lens.locator("img").count()
+
+
+def test_an_answer_names_every_label_of_its_set(studied: Playground) -> None:
+    """The most probable ones, the number of others, and the probability of the first."""
+    studied.take_sample(5)
+    assert re.fullmatch(r"5, \d or 8 others", studied.label)
+    assert "probability 1.00" in studied.page.locator("#verdict").inner_text()
+
+
+def test_a_network_without_measured_health_has_no_such_lens(playground: Playground) -> None:
+    """Its tab is hidden."""
+    assert playground.page.locator("#tab-health").is_hidden()

@@ -1,0 +1,95 @@
+"""A row of a large network costs what it takes, in the queue and for a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.bundle import Bundle
+from model.canvas import draw_image
+from model.runtime import Runtime
+from service.inference.price import ROW_S, row_prices
+from service.settings import Settings
+from tests.serving import Served, serve
+
+FAST, SLOW = "blocks", "large"
+PICTURE = draw_image(np.full((3, 64, 64), 0.7, np.float32), 1)
+
+
+@pytest.fixture(scope="module")
+def settings(sized_bundles: Path) -> Settings:
+    """Whoever has spent a row waits an hour for the next one."""
+    return Settings(
+        bundles=sized_bundles,
+        default_model=FAST,
+        device="cpu",
+        threads=1,
+        rate_limit_per_key=1 / 3600,
+        rate_burst_per_key=1,
+    )
+
+
+@pytest.fixture
+def four_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On any machine, the slow network decodes a pose in the time of four rows."""
+    monkeypatch.setattr(
+        Runtime,
+        "core_s",
+        lambda runtime, graph: (
+            ROW_S * (4.2 if (runtime.bundle.manifest.name, graph) == (SLOW, "decode") else 0.2)
+        ),
+    )
+
+
+@pytest.fixture
+def client(settings: Settings, four_rows: None) -> Iterator[Served]:
+    """Both networks, and nobody has asked yet."""
+    del four_rows
+    with serve(settings) as client:
+        yield client
+
+
+def test_the_time_of_a_row_is_measured_as_a_network_is_loaded(sized_bundles: Path) -> None:
+    """Sixty times the pixels take longer to decode, however busy the machine is."""
+    fast, slow = (
+        Runtime(Bundle.open(sized_bundles / name), device="cpu", threads=1) for name in (FAST, SLOW)
+    )
+    assert 0 < 4 * fast.core_s("decode") < slow.core_s("decode")
+
+
+def test_a_row_costs_the_time_that_it_takes() -> None:
+    """At least one row; the quickest encoder is the unit where it is slower than a row."""
+    times = {("quick", "encode"): ROW_S / 3, ("quick", "decode"): ROW_S / 50}
+    large = {("large", "encode"): 1.5 * ROW_S, ("large", "decode"): 3.5 * ROW_S}
+    assert [1, 1, 1, 3] == list(row_prices(times | large).values())
+    assert [1, 2] == list(row_prices(large).values())
+    assert {("gpu", "encode"): 1} == row_prices({("gpu", "encode"): 0.0})
+
+
+def test_drawing_with_a_large_network_costs_a_key_more(client: Served) -> None:
+    """One request is taken, and its rows are owed: a sweep's 176 poses cost several rows each."""
+    engine = client.app.state.engine
+    assert 1 == engine.price(FAST, "decode") < engine.price(SLOW, "decode")
+    owed = {}
+    for model in (FAST, SLOW):
+        caller = Served(client.app, client=(model, 1), base_url="http://localhost")
+        assert 200 == caller.post(f"/sweep?model={model}", files={"file": PICTURE}).status_code
+        refused = caller.post(f"/classify?model={model}", files={"file": PICTURE})
+        owed[model] = int(refused.headers["Retry-After"]) / 3600
+    assert 176 <= owed[FAST]
+    assert 4 * 176 <= owed[SLOW]
+
+
+@pytest.mark.usefixtures("four_rows")
+def test_a_request_beyond_the_queue_is_computed_alone(settings: Settings) -> None:
+    """It takes the whole queue, whose limit holds the rows of any view at the least price."""
+    with serve(settings, max_waiting_rows=1, max_pictures=1, rate_limit_per_key=0) as client:
+        admission, engine = client.app.state.admission, client.app.state.engine
+        assert 176 * engine.price(SLOW, "decode") > admission.limit
+        files = {"file": PICTURE}
+        swept = client.post(f"/sweep?model={SLOW}", files=files)
+        assert 200 == swept.status_code, swept.text
+        assert 0 == admission.waiting

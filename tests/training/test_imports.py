@@ -1,0 +1,205 @@
+"""Networks that were trained elsewhere become bundles: `python -m training import`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import pytest
+import torch
+from click.testing import Result
+from PIL import Image
+from typer.testing import CliRunner
+
+import model
+from model.errors import NotOffered
+from training.__main__ import app
+from training.graphs import ExportError, to_onnx
+
+Command = Callable[..., Result]
+MODULE = """
+    import torch
+    from torch import nn
+
+
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Linear(4, 144)
+
+        def forward(self, poses, classes):
+            return self.layers(poses).sigmoid().reshape(-1, 1, 12, 12)
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Conv2d(1, 8, 5, stride=2)
+            self.votes = nn.Linear(8 * 16, 3 * 4)
+            self.decoder = Decoder()
+
+        def forward(self, images):
+            poses = self.votes(self.stem(images).relu().flatten(1)).reshape(-1, 3, 4)
+            squared = poses.square().sum(2, keepdim=True)
+            poses = poses * squared / (1 + squared) / (squared + 1e-8).sqrt()
+            return poses.norm(dim=2), poses
+
+
+    def make():
+        torch.manual_seed(0)
+        return Net()
+"""
+
+
+@pytest.fixture
+def command() -> Command:
+    """`command("net.py:make", ...)` imports a network; errors are raised."""
+
+    def run(*arguments: object) -> Result:
+        return CliRunner().invoke(
+            app, ["import", *map(str, arguments)], catch_exceptions=False, standalone_mode=False
+        )
+
+    return run
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    """A file with a small capsule network for images of 12 x 12 pixels and three classes."""
+    file = tmp_path / "net.py"
+    file.write_text(dedent(MODULE))
+    return file
+
+
+@pytest.fixture
+def shapes(tmp_path: Path) -> Path:
+    """A folder with noise in three classes."""
+    rng = np.random.default_rng(0)
+    for name in ("circle", "line", "square"):
+        (tmp_path / "shapes" / name).mkdir(parents=True)
+        for place in range(20):
+            pixels = rng.integers(0, 256, (12, 12), np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "shapes" / name / f"{place}.png")
+    return tmp_path / "shapes"
+
+
+def classifier(tmp_path: Path, *, rows: bool = True) -> Path:
+    """An ONNX file of a network that ends with logits and has no poses."""
+    torch.manual_seed(1)
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 2))
+    file = tmp_path / "classifier.onnx"
+    images = torch.zeros(2, 3, 8, 8)
+    if rows:
+        file.write_bytes(to_onnx(network, {"picture": images}, ("scores",)).SerializeToString())
+    else:
+        torch.onnx.export(network, (images,), str(file), dynamo=True, verbose=False)
+    return file
+
+
+def test_a_module_with_a_decoder_has_views(command: Command, module: Path, tmp_path: Path) -> None:
+    """Its presence is the module's own, its poses are decoded, and it has no routing."""
+    options = ("--name", "shapes", "--classes", "circle, line, square", "--size", 12)
+    answer = command(f"{module}:make", *options, "--bundles", tmp_path / "bundles")
+    assert "CAPSNET_BUNDLES=" in answer.stdout
+    loaded = model.load(tmp_path / "bundles" / "shapes", device="cpu")
+    image = np.random.default_rng(3).random((12, 12), np.float32)
+    namespace: dict[str, Callable[[], torch.nn.Module]] = {}
+    exec(dedent(MODULE), namespace)  # noqa: S102  our own
+    with torch.inference_mode():
+        presence, _ = namespace["make"]()(torch.from_numpy(image)[None, None])
+    answered = loaded.classify(image)
+    assert np.allclose(presence[0], answered.lengths, atol=1e-4)
+    assert answered.class_name in ("circle", "line", "square")
+    assert (12, 12) == np.asarray(loaded.reconstruct(image).reconstruction).shape[-2:]
+    assert 4 == len(loaded.perturb(image, dim=1, delta=0.2).pose)
+    assert loaded.equivariance(image, steps=2).points is not None
+    with pytest.raises(NotOffered):
+        loaded.routing(image)
+
+
+def test_a_folder_scores_and_measures_it(
+    command: Command, module: Path, shapes: Path, tmp_path: Path
+) -> None:
+    """The folder names the classes; afterwards the bundle has neighbours and named dimensions."""
+    options = ("--name", "shapes", "--data", shapes, "--size", 12, "--preprocess", "digit")
+    target = tmp_path / "bundles" / "shapes"
+    answer = command(f"{module}:make", *options, "--bundles", target.parent)
+    assert "of 60" in answer.stdout
+    manifest = json.loads((target / "manifest.json").read_text())
+    assert ["circle", "line", "square"] == manifest["class_names"]
+    assert ["decode", "neighbours"] == manifest["offers"]
+    assert 3 * 4 == len(manifest["pose_dimensions"])
+    loaded = model.load(target, device="cpu")
+    assert 2 == len(loaded.neighbours(shapes / "line" / "3.png", count=2).neighbours)
+    again = CliRunner().invoke(
+        app, ["evaluate", str(target), "--data", str(shapes)], catch_exceptions=False
+    )
+    assert "of 60" in again.stdout
+
+
+def test_an_onnx_file_with_logits_has_probabilities(command: Command, tmp_path: Path) -> None:
+    """Its outputs may have any names; without a decoder there are no poses."""
+    file = classifier(tmp_path)
+    command(file, "--name", "two", "--classes", "a,b", "--logits", "--bundles", tmp_path)
+    loaded = model.load(tmp_path / "two", device="cpu")
+    manifest = loaded.bundle.manifest
+    assert ("probability", (), 3) == (manifest.presence, manifest.offers, manifest.channels)
+    answered = loaded.classify(np.random.default_rng(3).random((8, 8, 3), np.float32))
+    assert 1 == pytest.approx(float(np.sum(answered.lengths)), abs=1e-5)
+    assert {"encoder.onnx", "weights.safetensors"} == manifest.sha256.keys()
+
+
+def test_pictures_are_not_replaced_by_a_bundle(
+    command: Command, shapes: Path, tmp_path: Path
+) -> None:
+    """A folder of that name that is no bundle stays, with what is in it."""
+    options = ("--classes", "a,b", "--logits", "--bundles", shapes.parent)
+    with pytest.raises(ExportError, match="exists and is no bundle"):
+        command(classifier(tmp_path), "--name", "shapes", *options)
+    assert 60 == len(list(shapes.glob("*/*.png")))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--classes", "a,b"), "give --logits"),
+        (("--classes", "a,b,c", "--logits"), "3 classes"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    options: tuple[str, ...], why: str, command: Command, tmp_path: Path
+) -> None:
+    """The message says which option or which axis is wrong, and no bundle is written."""
+    with pytest.raises(ExportError, match=why):
+        command(classifier(tmp_path), "--name", "two", *options, "--bundles", tmp_path / "bundles")
+    assert not list((tmp_path / "bundles").iterdir())
+
+
+def test_a_fixed_batch_is_refused(command: Command, tmp_path: Path) -> None:
+    """A service sends batches of any size."""
+    file = classifier(tmp_path, rows=False)
+    with pytest.raises(ExportError, match="dynamic first axis"):
+        command(file, "--name", "two", "--classes", "a,b", "--logits", "--bundles", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "size", "why"),
+    [
+        ("{}/net.py:make", 0, "give --size"),
+        ("{}/net.py:other", 12, "has no 'other'"),
+        ("{}/net.py:make", 9, "does not take images of 1x9x9"),
+        ("{}/nothing.onnx", 0, "cannot be read as an ONNX file"),
+        ("{}/net.py", 0, "cannot be read as an ONNX file"),
+    ],
+)
+@pytest.mark.usefixtures("module")
+def test_an_unreadable_network_is_said(
+    source: str, size: int, why: str, command: Command, tmp_path: Path
+) -> None:
+    """In one sentence, with the option that helps."""
+    options = ["--size", size] if size else []
+    with pytest.raises(ExportError, match=why):
+        command(source.format(tmp_path), "--name", "x", "--classes", "a,b,c", *options)

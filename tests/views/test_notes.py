@@ -1,0 +1,94 @@
+"""What limits an answer is in the answer, below its figure and on the list of models."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from model.bundle.explained import MARGIN, Explained
+from model.preprocess import Prepared
+from model.views import all_views, find_view
+from model.views.net import run
+from tests.views.numpy_net import MANIFEST, NumpyNet
+
+IMAGE = np.zeros((1, 4, 4), np.float32)
+ABSENT = "rival_share=0"
+
+
+def explaining(share: float, pca: float = 0.7) -> Explained:
+    """What a pose of two numbers explains, next to PCA."""
+    return Explained("images", 100, share, 0.2, {"2": pca}, 2)
+
+
+def ask(name: str, **facts: Any) -> tuple[list[str], bytes]:
+    """The notes of an answer, and its figure, of a network whose manifest has these facts."""
+    view, net = find_view(name), NumpyNet(replace(MANIFEST, **facts))
+    needed = {"decode": {"pose": [0.5, 0.25], "label": 1}, "perturb": {"dim": 1, "delta": 0.25}}
+    query = view.query.model_validate(needed.get(name, {}))
+    pictures = [Prepared(IMAGE, "none", "light-on-dark", None)] * view.pictures[0]
+    answer = run(view.ask(net, query, *pictures))
+    assert answer.dict().get("notes") == answer.notes
+    draw = pickle.loads(pickle.dumps(view.drawing(answer, query, net.manifest)))  # noqa: S301  its own bytes
+    return answer.notes or [], draw()
+
+
+def test_a_pose_that_explains_less_than_pca_explains_little() -> None:
+    """By more than what other images would change."""
+    shares = (0.4, 0.7 - MARGIN - 0.001, 0.7 - MARGIN + 0.001, 0.9)
+    assert [True, True, False, False] == [explaining(share).is_low for share in shares]
+
+
+def test_every_view_that_decodes_says_that_the_pose_explains_little() -> None:
+    """From the one declaration of what a view needs; others say nothing."""
+    manifest = replace(MANIFEST, explained=explaining(0.4))
+    noted = {view.name for view in all_views() if view.notes_on(manifest)}
+    decoding = {"perturb", "decode", "sweep", "rivals", "morph", "reconstruct"}
+    assert {*decoding, "neighbours", "segment"} == noted
+
+
+@pytest.mark.parametrize("name", ["sweep", "rivals"])
+def test_a_figure_has_the_notes_below(name: str) -> None:
+    """The figure above them is the same as without."""
+    notes, figure = ask(name, explained=explaining(0.4))
+    assert "only 40 % of the variance of images; PCA with as many numbers explains 70 %" in notes[0]
+    silent, plain = ask(name, explained=explaining(0.8))
+    assert [] == silent
+    large, small = (Image.open(io.BytesIO(png)).convert("RGB") for png in (figure, plain))
+    assert large.width == small.width
+    assert large.height > small.height
+    assert large.crop((0, 0, *small.size)).tobytes() == small.tobytes()
+
+
+def test_an_image_alone_keeps_its_size() -> None:
+    """Programs read the pixels of /decode."""
+    notes, drawing = ask("decode", explained=explaining(0.4))
+    assert 1 == len(notes)
+    assert (4, 4) == Image.open(io.BytesIO(drawing)).size
+
+
+@pytest.mark.parametrize(
+    "recipe", [{}, {"rival_share": 0.0}], ids=["an older release", "present classes alone"]
+)
+def test_rivals_say_that_absent_classes_were_never_trained(recipe: dict[str, float]) -> None:
+    """The recipe in the bundle tells; the figure says so too."""
+    notes, figure = ask("rivals", training={"recipe": recipe, "runs": []})
+    assert ABSENT in notes[0]
+    _, plain = ask("rivals", training={"recipe": {"rival_share": 0.25}, "runs": []})
+    high, low = (Image.open(io.BytesIO(png)).height for png in (figure, plain))
+    assert high > low
+
+
+@pytest.mark.parametrize(
+    "training",
+    [{"recipe": {"rival_share": 0.25}}, {"recipe": {"task": "pairs"}}, {}],
+    ids=["absent classes too", "pairs, whose classes are present", "trained elsewhere"],
+)
+def test_rivals_say_nothing_of_what_may_be_trained(training: dict[str, Any]) -> None:
+    """Only a recipe that is there can tell."""
+    assert [] == ask("rivals", training=training)[0]

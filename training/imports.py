@@ -1,0 +1,304 @@
+"""Import a network that was trained elsewhere: an ONNX file or a module of PyTorch, as a bundle.
+
+The encoder maps images (N, C, H, W), float32 in [0, 1], to the presence (N, K) of the classes, and
+perhaps to their poses (N, K, D). The decoder, if there is one, maps poses (M, D) of classes (M,),
+int64, to images (M, C, H, W). A bundle of these two has every view except for those of routing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, external_data_helper, helper, numpy_helper
+from safetensors.numpy import save
+
+from model.bundle import NAME, WEIGHTS, Bundle, Manifest, PreprocessRule, digest, write_manifest
+from model.bundle.files import version_of
+from model.bundle.manifest import GraphRole, PresenceKind
+from model.preprocess import Floats
+from model.runtime import Runtime
+from model.runtime.cpu import open_session
+from training.analysis.bundle import analyse_imported
+from training.data.picture_content import KINDS, SUFFIXES
+from training.data.picture_files import find_pictures
+from training.evaluate import score_single
+from training.export import replacing_folder
+from training.foreign import Foreign
+from training.graphs import ExportError, tensor_places
+from training.unseen import load_unseen
+
+FAMILY = "imported"
+_STORED_BYTES = 1024
+"""A weight of at least this many bytes is stored in the file of weights, not in the graph."""
+_TOLERANCE = 1e-4
+"""The largest difference of the bundle's numbers from those of the network that is imported."""
+_ROWS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """The facts about a network that its graphs do not hold."""
+
+    name: str
+    class_names: Sequence[str]
+    preprocess: PreprocessRule = "crop"
+    presence: PresenceKind = "length"
+    logits: bool = False
+    """Whether the first output is logits, which a softmax turns into probabilities."""
+    source: str = ""
+    """The file that was imported."""
+
+
+def import_network(foreign: Foreign, words: Words, bundles: Path) -> Bundle:
+    """Write a network as the bundle `bundles/NAME`, and check that the bundle answers alike.
+
+    Raises:
+        ExportError: the graphs do not have the inputs and outputs of a bundle, or do not fit the
+            class names.
+    """
+    if not NAME.fullmatch(words.name):
+        raise ExportError(f"{words.name!r} is not a bundle name: small letters, digits and hyphens")
+    image_shape = _image_shape(foreign.encoder)
+    has_poses = foreign.decoder is not None
+    encoder = _complete_encoder(foreign.encoder, logits=words.logits, has_poses=has_poses)
+    graphs: dict[GraphRole, onnx.ModelProto] = {"encoder": encoder}
+    if foreign.decoder:
+        graphs["decoder"] = _rename(foreign.decoder, ("poses", "classes"), ("images",), "decoder")
+    with replacing_folder(bundles / words.name) as folder:
+        _store(graphs, folder)
+        files = (*(f"{role}.onnx" for role in graphs), WEIGHTS)
+        digests = {name: digest(folder / name, folder) for name in files}
+        poses = _try(folder / "encoder.onnx", image_shape, words)
+        try:
+            manifest = describe(image_shape, poses.shape[2], digests, graphs=graphs, words=words)
+        except ValueError as error:
+            raise ExportError(str(error)) from error
+        write_manifest(folder, manifest)
+        _compare(foreign, Runtime(Bundle.open(folder), device="cpu"))
+    return Bundle.open(bundles / words.name)
+
+
+def describe(
+    image_shape: tuple[int, int, int],
+    class_dim: int,
+    digests: Mapping[str, str],
+    *,
+    graphs: Mapping[GraphRole, onnx.ModelProto],
+    words: Words,
+) -> Manifest:
+    """The manifest of an imported network.
+
+    Raises:
+        ValueError: a word is unknown, or does not suit the images.
+    """
+    channels, height, width = image_shape
+    return Manifest(
+        name=words.name,
+        version=version_of(digests[WEIGHTS]),
+        sha256=dict(digests),
+        family=FAMILY,
+        family_title="a network trained elsewhere",
+        dataset=words.name,
+        class_names=tuple(words.class_names),
+        channels=channels,
+        height=height,
+        width=width,
+        class_dim=class_dim,
+        preprocess=words.preprocess,
+        presence="probability" if words.logits else words.presence,
+        offers=("decode",) if "decoder" in graphs else (),
+        graphs={role: f"{role}.onnx" for role in graphs},
+        layers=(),
+        opset=graphs["encoder"].opset_import[0].version,
+        training={"imported": words.source},
+    )
+
+
+def _image_shape(encoder: onnx.ModelProto) -> tuple[int, int, int]:
+    """The shape (C, H, W) of the encoder's images."""
+    images = _inputs(encoder)[0].type.tensor_type
+    axes = [axis.dim_value for axis in images.shape.dim]
+    if len(axes) != 4 or images.elem_type != TensorProto.FLOAT or min(axes[1:]) < 1:
+        raise ExportError(
+            "the encoder takes float32 images (N, C, H, W) of fixed C, H and W; this one takes "
+            f"{_describe(axes)}"
+        )
+    if axes[0]:
+        raise ExportError(
+            f"the encoder takes batches of {axes[0]} alone: export it with a dynamic first axis"
+        )
+    return (axes[1], axes[2], axes[3])
+
+
+def _describe(axes: Sequence[int]) -> str:
+    return f"({', '.join(str(axis or '?') for axis in axes)})"
+
+
+def _inputs(graph: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    weights = {weight.name for weight in graph.graph.initializer}
+    return [value for value in graph.graph.input if value.name not in weights]
+
+
+def _complete_encoder(graph: onnx.ModelProto, *, logits: bool, has_poses: bool) -> onnx.ModelProto:
+    """The encoder with the names of a bundle; poses of no numbers where there is no decoder."""
+    outputs = [output.name for output in graph.graph.output]
+    if has_poses and len(outputs) < 2:
+        raise ExportError("a decoder needs an encoder with two outputs: presence and poses")
+    renamed = _rename(graph, ("images",), ("presence.raw", "poses")[: 1 + has_poses], "encoder")
+    body = renamed.graph
+    names = ["presence.raw"], ["presence"]
+    if logits:
+        body.node.append(helper.make_node("Softmax", *names, axis=1))
+    else:
+        body.node.append(helper.make_node("Identity", *names))
+    if not has_poses:
+        constants = {"poses.axis": [2], "poses.start": [0], "poses.end": [0]}
+        for name, values in constants.items():
+            body.initializer.append(numpy_helper.from_array(np.array(values, np.int64), name))
+        body.node.append(helper.make_node("Unsqueeze", ["presence", "poses.axis"], ["poses.one"]))
+        slice_inputs = ["poses.one", "poses.start", "poses.end", "poses.axis"]
+        body.node.append(helper.make_node("Slice", slice_inputs, ["poses"]))
+    del body.output[:]
+    for name, axes in (("presence", ("N", "K")), ("poses", ("N", "K", "D"))):
+        body.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, axes))
+    return renamed
+
+
+def _rename(
+    graph: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str], what: str
+) -> onnx.ModelProto:
+    """A copy whose first inputs and outputs have other names; outputs of these names come first."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(graph)
+    body, given = copy.graph, _inputs(copy)
+    if len(given) != len(inputs):
+        raise ExportError(f"the {what} has {len(given)} inputs in place of {', '.join(inputs)}")
+    wanted = [name.removesuffix(".raw") for name in outputs]
+    found = [output.name for output in body.output]
+    found = wanted if set(wanted) <= set(found) else found[: len(outputs)]
+    by_name = {value.name for value in given} == set(inputs)
+    ordered = [value.name for value in given]
+    names = dict(zip(inputs if by_name else ordered, inputs, strict=True))
+    changed = names | dict(zip(found, outputs, strict=True))
+    taken = {name for node in body.node for name in (*node.input, *node.output)} - changed.keys()
+    reserved = {*changed.values(), "presence", "poses"}
+    changed |= {name: f"{name}.inner" for name in taken & reserved}
+    for node in body.node:
+        node.input[:] = [changed.get(name, name) for name in node.input]
+        node.output[:] = [changed.get(name, name) for name in node.output]
+    for value in (*body.input, *body.output, *body.value_info, *body.initializer):
+        value.name = changed.get(value.name, value.name)
+    return copy
+
+
+def _store(graphs: Mapping[GraphRole, onnx.ModelProto], folder: Path) -> None:
+    """Write the graphs, and their larger weights into one file to which they refer."""
+    arrays: dict[str, Any] = {}
+    large: list[tuple[str, TensorProto]] = []
+    for role, graph in graphs.items():
+        for weight in graph.graph.initializer:
+            array = numpy_helper.to_array(weight)
+            name = f"{role}.{weight.name}"
+            if array.nbytes >= _STORED_BYTES and array.dtype.kind in "fi":
+                large.append((name, weight))
+                arrays[name] = np.ascontiguousarray(array)
+    content = save(arrays)
+    (folder / WEIGHTS).write_bytes(content)
+    places = tensor_places(content)
+    for name, weight in large:
+        start, end = places[name]
+        stored = TensorProto(
+            name=weight.name, dims=weight.dims, data_type=weight.data_type, raw_data=b""
+        )
+        external_data_helper.set_external_data(stored, WEIGHTS, offset=start, length=end - start)
+        stored.ClearField("raw_data")
+        weight.CopyFrom(stored)
+    for role, graph in graphs.items():
+        onnx.save(graph, folder / f"{role}.onnx")
+
+
+def _try(encoder: Path, image_shape: tuple[int, int, int], words: Words) -> Floats:
+    """Answer a few images, and check what the manifest promises of the answers; gives the poses."""
+    images = _images(image_shape)
+    presence, poses = open_session(encoder).run(["presence", "poses"], {"images": images})
+    count = len(words.class_names)
+    if presence.shape != (_ROWS, count):
+        raise ExportError(
+            f"the encoder's presence is {_describe(presence.shape)} for {_ROWS} images and "
+            f"{count} classes"
+        )
+    if poses.ndim != 3 or poses.shape[:2] != (_ROWS, count):
+        raise ExportError(f"the poses are {_describe(poses.shape)}, not ({_ROWS}, {count}, D)")
+    if presence.min() < 0 or presence.max() > 1 + _TOLERANCE:
+        raise ExportError(
+            f"the presence is between {presence.min():.3g} and {presence.max():.3g}, not in "
+            "[0, 1]: of a network that ends with logits, give --logits"
+        )
+    return np.asarray(poses)
+
+
+def _images(image_shape: tuple[int, int, int]) -> Floats:
+    rng = np.random.default_rng(0)
+    return rng.random((_ROWS, *image_shape), np.float32)
+
+
+def _compare(foreign: Foreign, runtime: Runtime) -> None:
+    """Refuse a bundle that does not answer as the module does, or not the same in a batch."""
+    images = _images(runtime.bundle.manifest.image_shape)
+    together = runtime.encode(images)
+    for row in range(2):
+        alone = runtime.encode(images[row : row + 1])
+        for single, batched in zip(alone, together, strict=True):
+            _close("an image alone and in a batch", single, batched[row : row + 1])
+    logits = runtime.bundle.manifest.presence == "probability"
+    if foreign.check and not logits:
+        for name, own, expected in zip(
+            ("presence", "poses"), together, foreign.check(images), strict=False
+        ):
+            if own.size:
+                _close(name, own, expected)
+    if foreign.decoder:
+        poses = together.poses[:, 0]
+        decoded = runtime.decode(poses, np.zeros(_ROWS, np.int64))
+        if decoded.shape != images.shape:
+            raise ExportError(
+                f"the decoder's images are {_describe(decoded.shape)}, not "
+                f"{_describe(images.shape)}"
+            )
+
+
+def _close(what: str, own: Floats, expected: Floats) -> None:
+    difference = float(np.abs(own - expected).max(initial=0))
+    if not difference <= _TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0))):
+        raise ExportError(f"{what}: off by {difference:.2e}")
+
+
+def class_folders(folder: Path) -> list[str]:
+    """The names of the classes of a folder of pictures.
+
+    Raises:
+        training.data.source.DatasetError: there are none, or a class has no pictures.
+    """
+    return list(find_pictures(folder, SUFFIXES, formats=KINDS, least=1).classes)
+
+
+def analyse_on(bundle: Bundle, folder: Path) -> tuple[Bundle, str]:
+    """Score a folder of pictures by class and, if the network has poses, analyse them on it.
+
+    Returns:
+        The bundle, and how many pictures are answered wrong, as a sentence.
+
+    Raises:
+        training.data.source.DatasetError: the folder cannot be read.
+    """
+    runtime = Runtime(bundle)
+    pictures = load_unseen(runtime, folder)
+    scores = score_single(runtime, pictures.examples, split="validation", which=str(folder))
+    if bundle.manifest.class_dim:
+        bundle = analyse_imported(bundle, pictures.examples, source=f"folder {folder.name}")
+    return bundle, scores.headline()
