@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNS = ROOT / "runs" / "load"
 """Environments, logs and results; not committed."""
 SAMPLES = [(ROOT / "service" / "samples" / f"{label}.png").read_bytes() for label in range(10)]
-START_S = 90.0
+START_S = 300.0
 STOP_S = 20.0
 
 
