@@ -131,11 +131,13 @@ def measure(bundle: Bundle, graph: EightBitGraph, held_out: Labelled) -> dict[st
 
 
 class _Images(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
-    """Batches of images, as onnxruntime's calibration reads them."""
+    """Batches of images of one size, as onnxruntime's calibration reads them."""
 
     def __init__(self, images: Floats) -> None:
+        size = min(32, len(images))
+        starts = range(0, len(images) - size + 1, size)
         self._batches: Iterator[Mapping[str, Floats]] = iter(
-            [{"images": images[start : start + 32]} for start in range(0, len(images), 32)]
+            [{"images": images[start : start + size]} for start in starts]
         )
 
     def get_next(self) -> Mapping[str, Floats] | None:

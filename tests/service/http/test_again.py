@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from pydantic import SecretStr
 
 from model.preprocess import Floats
 from model.runtime import Encoding, Runtime
@@ -50,7 +51,8 @@ def test_each_key_has_encodings_of_its_own(
     settings: Settings, digits: list[bytes], rows: list[int]
 ) -> None:
     """So the time of an answer does not tell which pictures other clients have sent."""
-    with serve(settings, encoding_cache_bytes=KEPT, api_keys=KEYS) as client:
+    keys = tuple(map(SecretStr, KEYS))
+    with serve(settings, encoding_cache_bytes=KEPT, api_keys=keys) as client:
         for key in (*KEYS, *KEYS):
             headers = {"X-API-Key": key}
             assert client.post("/classify", files={"file": digits[7]}, headers=headers).is_success

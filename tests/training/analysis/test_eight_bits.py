@@ -82,20 +82,21 @@ def test_every_answer_names_the_precision(analysed: Bundle, images: Floats) -> N
 
 
 def test_the_service_computes_in_8_bits_where_it_is_set(
-    analysed: Bundle, settings: Settings, digits: list[bytes]
+    bundle: Bundle, data_dir: Path, digits: list[bytes]
 ) -> None:
-    """Networks without such a graph stay in float32."""
-    changes = {"bundles": analysed.path.parent, "default_model": analysed.manifest.name}
-    with serve(settings, **changes, cpu_precision="int8") as client:
-        version = f"{analysed.manifest.version}+int8"
-        file = {"file": digits[7]}
+    """A network without such a graph stays in float32."""
+    settings = Settings(bundles=bundle.path.parent, device="cpu", threads=1, cpu_precision="int8")
+    with serve(settings) as client:
+        (summary,) = client.get("/models").json()["models"]
+        assert bundle.manifest.version == summary["version"]
+    analyse_eight_bits(bundle, data_dir)
+    with serve(settings) as client:
+        version, file = f"{bundle.manifest.version}+int8", {"file": digits[7]}
         assert version == client.post("/classify", files=file).json()["version"]
         png = client.post("/sweep", files=file, headers={"Accept": "image/png"})
         assert png.headers["X-Model"].endswith(f"; version={version}")
         (summary,) = client.get("/models").json()["models"]
         assert version == summary["version"]
-    with serve(settings, cpu_precision="int8") as client:
-        assert all("+" not in one["version"] for one in client.get("/models").json()["models"])
 
 
 def test_a_processor_that_computes_something_else_is_noticed(
