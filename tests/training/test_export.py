@@ -271,6 +271,7 @@ def test_a_bundle_is_replaced_when_all_is_there(tmp_path: Path) -> None:
     target = tmp_path / "digits"
     for text in ("old", "new"):
         with replacing_folder(target) as folder:
+            (folder / MANIFEST).write_text("{}")
             (folder / CARD).write_text(text)
     with pytest.raises(FileNotFoundError), replacing_folder(target) as folder:
         (folder / "missing").rename(folder / CARD)
@@ -279,3 +280,11 @@ def test_a_bundle_is_replaced_when_all_is_there(tmp_path: Path) -> None:
         folder.rmdir()
     assert "new" == (target / CARD).read_text()
     assert [target] == list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_no_bundle_is_kept(tmp_path: Path) -> None:
+    """A name may be that of the folder of pictures."""
+    (tmp_path / "1.png").write_bytes(b"a picture")
+    with pytest.raises(ExportError, match="is no bundle"), replacing_folder(tmp_path) as folder:
+        (folder / CARD).write_text("new")
+    assert ["1.png"] == [path.name for path in tmp_path.iterdir()]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.bundle import CARD
+from model.bundle import CARD, MANIFEST
 from model.capsnet import load
 from model.capsnet.baseline import BaselineConfig
 from model.preprocess import scale
@@ -88,6 +88,7 @@ def test_a_run_without_its_log_is_not_published(
 ) -> None:
     """The bundle that is there stays what it was."""
     (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / MANIFEST).write_text("{}")
     (tmp_path / "tiny" / CARD).write_text("the bundle before")
     log = (run_dir / METRICS).rename(run_dir / "away")
     with pytest.raises(ExportError, match=f"has no {METRICS}"):
