@@ -22,7 +22,7 @@ PAGES = {
     for card in sorted((ROOT / "model" / "bundles").glob("*/CARD.md"))
 }
 """Files outside docs that are pages: from the repository's root, and in the site."""
-COPIED = ("LICENSE", "CITATION.cff")
+COPIED = ("LICENSE", "CITATION.cff", "examples/look-inside.ipynb")
 """Files outside docs that pages link to."""
 _LINK = re.compile(r"\]\(([\w./-]+)(#[\w-]+)?\)")
 
@@ -30,7 +30,7 @@ _LINK = re.compile(r"\]\(([\w./-]+)(#[\w-]+)?\)")
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that lie outside of docs, the cards' pictures and what pages link to."""
     for name in COPIED:
-        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+        files.append(File.generated(config, Path(name).name, abs_src_path=str(ROOT / name)))
     for source, target in PAGES.items():
         files.append(File.generated(config, target, content=(ROOT / source).read_text()))
         if target.startswith("cards/"):
