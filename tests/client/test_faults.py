@@ -69,6 +69,7 @@ def await_call(url: str, name: str = "models", **options: Any) -> Any:
     return asyncio.run(run())
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*is a former name of:DeprecationWarning")
 BOTH = pytest.mark.parametrize("ask", [call, await_call])
 EVERY = pytest.mark.parametrize("name", CALLS)
 

@@ -97,7 +97,7 @@ def test_an_unforeseen_failure_is_logged_under_its_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Who reports the id of a 500 can be helped: the log has it, with the cause."""
-    monkeypatch.setattr("model.views.reconstruct.png", lambda *_args, **_more: 1 / 0)
+    monkeypatch.setattr("model.views.reconstruct.draw_image", lambda *_args, **_more: 1 / 0)
     headers = {ID: "mine", "accept": "image/png"}
     with caplog.at_level(logging.ERROR):
         answer = client.post("/reconstruct", files={"file": digits[7]}, headers=headers)

@@ -65,9 +65,10 @@ def test_some_cost_more_the_more_images_there_are() -> None:
 
 @pytest.mark.usefixtures("declared")
 def test_a_declared_view_is_in_the_document() -> None:
-    """By its new path alone, with the problems of images and of networks."""
+    """With the problems of images and of networks; its former path is deprecated."""
     paths: dict[str, Any] = create_app(Settings()).openapi()["paths"]
-    assert "/dear" not in paths
+    assert paths["/dear"]["post"]["deprecated"]
+    assert "costly" == paths["/dear"]["post"]["x-replaced-by"]
     operation = paths["/costly"]["post"]
     assert ("costly", "Compute for long") == (operation["operationId"], operation["summary"])
     assert {"404", "409", "413", "415", "422", "429"} <= operation["responses"].keys()

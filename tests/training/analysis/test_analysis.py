@@ -143,6 +143,7 @@ def test_pairs_without_reconstructions_have_no_masks(
 ) -> None:
     """A CNN for pairs is analysed too: the threshold stays, and nothing is drawn."""
     monkeypatch.setattr("training.analysis.bundle.validation_examples", lambda *_, **__: strokes)
+    monkeypatch.setattr("training.analysis.bundle.analyse_eight_bits", lambda one, *_, **__: one)
     bundle = say_training(strokes_bundle_path, data_dir / "cnn")
     blind = replace(bundle.manifest, offers=(), layers=(), class_dim=0, mask_threshold=0.0)
     analysed = analyse(Bundle(bundle.path, blind), data_dir)
