@@ -19,14 +19,12 @@ from pydantic import SecretStr
 from capsnet.command.app import app as capsnet_app
 from service.app import create_app
 from service.settings import Settings
-from tools.docs_client import describe_client
+from tools.docs_client import COMMON, describe_client
 from tools.docs_model import describe_model
 from tools.docs_table import table
 
 ROOT = Path(__file__).parent.parent
 MARKER = "<!-- `make generate` writes what follows. -->"
-_COMMON = 4
-"""Routes that must share a parameter for it to be described once."""
 
 
 def write_page(page: str, generated: Iterable[str]) -> str:
@@ -54,7 +52,7 @@ def describe_routes() -> Iterator[str]:
         for method, operation in methods.items()
     ]
     used = Counter(_row(one) for _, it in operations for one in it.get("parameters", ()))
-    common = {row for row, count in used.items() if count >= _COMMON}
+    common = {row for row, count in used.items() if count >= COMMON}
     yield from ("## Parameters of many routes", "")
     yield from table(("parameter", "values", ""), [row for row in used if row in common])
     for name, operation in operations:
@@ -131,20 +129,36 @@ def describe_commands() -> Iterator[str]:
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:
-    if hasattr(command, "commands"):
-        for child in (one for one in command.commands.values() if not one.hidden):
-            yield from _commands(child, f"{name} {child.name}")
-        return
-    yield from (f"## `{name}`", "", (command.help or "").split("\f")[0], "")
-    rows = []
-    for one in command.params:
-        given = ", ".join(f"`{option}`" for option in one.opts)
-        if one.param_type_name == "argument":
-            given = f"`{str(one.name).upper()}`"
-        plain = one.default is None or one.default is False or callable(one.default)
-        default = "" if plain else f"`{one.default}`"
-        rows.append((given, default, getattr(one, "help", None) or ""))
-    yield from table(("option", "default", ""), rows)
+    leaves = dict(_leaves(command, name))
+    used = Counter(row for leaf in leaves.values() for row in map(_option, leaf.params))
+    common = [row for row, count in used.items() if count >= COMMON]
+    head = ("option", "default", "")
+    if common:
+        yield from (f"## Options of many commands of `{name}`", "", *table(head, common))
+    for title, leaf in leaves.items():
+        yield from (f"## `{title}`", "", (leaf.help or "").split("\f")[0], "")
+        rows = [_option(one) for one in leaf.params]
+        if own := [row for row in rows if row not in common]:
+            yield from table(head, own)
+        if many := [row[0] for row in rows if row in common]:
+            yield from (f"Also {', '.join(many)}.", "")
+
+
+def _leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The commands of a group and of its groups, by what is typed."""
+    for child in getattr(command, "commands", {}).values():
+        yield from _leaves(child, f"{name} {child.name}")
+    if not hasattr(command, "commands"):
+        yield name, command
+
+
+def _option(one: Any) -> tuple[str, ...]:
+    """The row of an option or argument."""
+    given = ", ".join(f"`{option}`" for option in one.opts)
+    if one.param_type_name == "argument":
+        given = f"`{str(one.name).upper()}`"
+    plain = one.default is None or one.default is False or callable(one.default)
+    return given, "" if plain else f"`{one.default}`", getattr(one, "help", None) or ""
 
 
 GENERATED = {

@@ -63,6 +63,11 @@ def describe_explained(bundle: Bundle) -> Iterator[str]:
         f"{explained.class_mean:.2f}; principal components of training images explain (how many): "
         f"{pca}."
     )
+    if explained.is_low:
+        yield (
+            "This is less than PCA explains with as many numbers. Views that need the decoder say "
+            "so: what they draw shows little of an image but its class."
+        )
     if (bundle.path / EXPLAINED).exists():
         yield f"![images, their reconstructions and those of PCA]({EXPLAINED})"
 

@@ -19,6 +19,13 @@ import numpy as np
 from service.inference.job import Admission, Job, QueueFull
 
 
+@dataclass(eq=False)
+class SimulatedJob(Job):
+    """A request, and when it arrived."""
+
+    arrived: float = 0.0
+
+
 @dataclass(frozen=True)
 class Network:
     """How long a batch takes on one worker."""
@@ -61,21 +68,21 @@ class Replica:
     open: int = 0
     """Requests under way, as a load balancer counts connections."""
     admission: Admission = field(init=False)
-    queue: deque[Job] = field(default_factory=deque)
-    batch: list[Job] = field(default_factory=list)
+    queue: deque[SimulatedJob] = field(default_factory=deque)
+    batch: list[SimulatedJob] = field(default_factory=list)
     _last: tuple[float, int] = (0.0, 1)
     """Seconds and rows of the last batch."""
 
     def __post_init__(self) -> None:
         self.admission = Admission(self.limit, clock=self.clock)
 
-    def admit(self, job: Job) -> None:
+    def admit(self, job: SimulatedJob) -> None:
         """Queue a job, or raise `QueueFull`."""
         self.admission.admit(job)
         self.queue.append(job)
         self.open += 1
 
-    def give_up(self, job: Job) -> bool:
+    def give_up(self, job: SimulatedJob) -> bool:
         """Answer 504 if there is no answer yet; whether that was so."""
         if waited := job.waiting > 0:
             self.admission.release(job)
@@ -99,7 +106,7 @@ class Replica:
             self._last = self._last[0] / 2, self._last[1]
         return (self.network.seconds(len(self.batch)) / self.speed if self.batch else 0.0), late
 
-    def finish(self, seconds: float) -> list[Job]:
+    def finish(self, seconds: float) -> list[SimulatedJob]:
         """Count the batch, which took so long, as computed; the jobs that are answered."""
         done, self.batch = [job for job in self.batch if job.waiting], []
         self._last = seconds, max(1, len(done))
@@ -184,7 +191,7 @@ class _Run:
         self._replicas = replicas
         self._clock = replicas[0].clock
         self._ends: list[tuple[float, int, Replica, float]] = []
-        self._deadlines: deque[tuple[float, Replica, Job]] = deque()
+        self._deadlines: deque[tuple[float, Replica, SimulatedJob]] = deque()
         self._order = count()
         self._latencies: list[tuple[float, float]] = []
         """When each job arrived that was answered, and how long it took."""
@@ -201,7 +208,10 @@ class _Run:
                 self._late = 0
             counted += arrived >= warm_up_s
             try:
-                self._send(balancer(self._replicas), Job(arrived, arrived + deadline_s))
+                self._send(
+                    balancer(self._replicas),
+                    SimulatedJob(deadline=arrived + deadline_s, arrived=arrived),
+                )
             except QueueFull:
                 rejected += arrived >= warm_up_s
         self._advance(math.inf)
@@ -209,7 +219,7 @@ class _Run:
         p50_s, p99_s = np.percentile(found, (50, 99))
         return Figures(rejected / counted, self._late / counted, float(p50_s), float(p99_s))
 
-    def _send(self, replica: Replica, job: Job) -> None:
+    def _send(self, replica: Replica, job: SimulatedJob) -> None:
         self._clock.now = job.arrived
         replica.admit(job)
         self._deadlines.append((job.deadline, replica, job))

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
+from functools import cached_property
 
 import fastapi
 from starlette.types import Receive, Scope, Send
@@ -61,7 +62,7 @@ class Request(fastapi.Request):
         caller: Hashable = self.scope.get("state", {}).get("caller")
         return caller
 
-    @property
+    @cached_property
     def limit_s(self) -> float:
         """The seconds from the end of the body until the answer has to be ready.
 
@@ -140,7 +141,7 @@ class Request(fastapi.Request):
             RateLimited: the client has asked for too many.
         """
         if self._rate_limit:
-            self._rate_limit.spend(self.scope["state"]["caller"], rows, paid=paid)
+            self._rate_limit.spend(self.caller, rows, paid=paid)
 
     def record_drawing(self) -> None:
         """Record that the response is drawn."""
@@ -157,7 +158,7 @@ class Request(fastapi.Request):
         if self.drawing:
             self.drawing.release(self._drawn)
         if owed and self._rate_limit:
-            self._rate_limit.owe(self.scope["state"]["caller"], owed)
+            self._rate_limit.owe(self.caller, owed)
 
     def manifest(self, model: str | None, *, needs: Offer | None = None) -> Manifest:
         """The manifest of a loaded bundle, or of the default one.

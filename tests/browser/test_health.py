@@ -77,5 +77,6 @@ def test_an_answer_names_every_label_of_its_set(studied: Playground) -> None:
 
 
 def test_a_network_without_measured_health_has_no_such_lens(playground: Playground) -> None:
-    """Its tab is hidden."""
-    assert playground.page.locator("#tab-health").is_hidden()
+    """The tab is hidden where the bundle has no such numbers."""
+    measured = Bundle.open(SHIPPED / "mnist-compact").manifest.health is not None
+    assert measured == playground.page.locator("#tab-health").is_visible()

@@ -86,17 +86,17 @@ def shapes(tmp_path: Path) -> Path:
     return tmp_path / "shapes"
 
 
-def classifier(tmp_path: Path, *, rows: bool = True) -> Path:
-    """An ONNX file of a network that ends with logits and has no poses."""
+def classifier(tmp_path: Path, *, rows: int = 0) -> Path:
+    """An ONNX file of a network that ends with logits and has no poses, for any number of rows."""
     torch.manual_seed(1)
-    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 2))
-    file = tmp_path / "classifier.onnx"
-    images = torch.zeros(2, 3, 8, 8)
+    linear = torch.nn.Linear(3 * 64, 2)
+    torch.nn.init.constant_(linear.bias, 5)
+    network = torch.nn.Sequential(torch.nn.Flatten(), linear)
+    graph = to_onnx(network, {"picture": torch.zeros(2, 3, 8, 8)}, ("scores",))
     if rows:
-        file.write_bytes(to_onnx(network, {"picture": images}, ("scores",)).SerializeToString())
-    else:
-        torch.onnx.export(network, (images,), str(file), dynamo=True, verbose=False)
-    return file
+        graph.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
+    (tmp_path / "classifier.onnx").write_bytes(graph.SerializeToString())
+    return tmp_path / "classifier.onnx"
 
 
 def test_a_module_with_a_decoder_has_views(command: Command, module: Path, tmp_path: Path) -> None:
@@ -134,10 +134,11 @@ def test_a_folder_scores_and_measures_it(
     assert 3 * 4 == len(manifest["pose_dimensions"])
     loaded = model.load(target, device="cpu")
     assert 2 == len(loaded.neighbours(shapes / "line" / "3.png", count=2).neighbours)
-    again = CliRunner().invoke(
-        app, ["evaluate", str(target), "--data", str(shapes)], catch_exceptions=False
-    )
+    report = tmp_path / "report.html"
+    arguments = ["evaluate", target, "--data", shapes, "--report", report]
+    again = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
     assert "of 60" in again.stdout
+    assert report.is_file()
 
 
 def test_an_onnx_file_with_logits_has_probabilities(command: Command, tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_what_does_not_fit_is_said(
 
 def test_a_fixed_batch_is_refused(command: Command, tmp_path: Path) -> None:
     """A service sends batches of any size."""
-    file = classifier(tmp_path, rows=False)
+    file = classifier(tmp_path, rows=2)
     with pytest.raises(ExportError, match="dynamic first axis"):
         command(file, "--name", "two", "--classes", "a,b", "--logits", "--bundles", tmp_path)
 

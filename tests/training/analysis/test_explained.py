@@ -75,7 +75,10 @@ def test_manifest_card_and_figure_tell_it(bundle: Bundle, data_dir: Path) -> Non
     assert analysed.manifest.explained == explained
     assert {"8", "16", "32", "64"} == explained.pca.keys()
     assert explained.pca["16"] == explained.pca_same > explained.pca["8"]
-    assert "## What a pose explains" in (bundle.path / CARD).read_text()
+    card = (bundle.path / CARD).read_text()
+    assert "## What a pose explains" in card
+    assert explained.is_low  # the network is untrained
+    assert "This is less than PCA explains with as many numbers." in card
     with Image.open(bundle.path / "explained.png") as figure:
         assert "PNG" == figure.format
 

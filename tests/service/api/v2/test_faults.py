@@ -282,11 +282,14 @@ def test_compressed_bytes_are_freed_once_they_are_inflated() -> None:
     async def receive() -> Message:
         return {"type": "http.request", "body": content}
 
+    async def send(_message: Message) -> None:
+        raise AssertionError("nothing is answered")
+
     async def scenario() -> bytes:
         app = SimpleNamespace(state=SimpleNamespace(settings=Settings(), slow=SlowThread()))
         headers = [(b"content-encoding", b"gzip")]
         scope = {"type": "http", "headers": headers, "state": {"share": share}, "app": app}
-        return await read_body(Request(scope, receive))
+        return await read_body(Request(scope, receive, send, limited=False))
 
     assert bytes(99) == asyncio.run(scenario())
     assert 99 - len(content) == share.size

@@ -154,8 +154,9 @@ async def test_an_answer_that_nobody_takes_counts_until_its_connection_ends(
     monkeypatch.setattr(server, "CONNECTION_AGE_S", 1)
     app, channels, budget = App(), list[grpc.aio.Channel](), Budget(10 * server.CALL_BYTES)
     app.let.set()
-    limits = {"request_timeout_s": 0.5, "upload_timeout_s": 0.5}
-    async with serving(app, channels, budget=budget, **limits) as port:
+    async with serving(
+        app, channels, budget=budget, request_timeout_s=0.5, upload_timeout_s=0.5
+    ) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         no_window = frame(SETTINGS, 0, struct.pack(">HI", 4, 0))
         call = head(1, path=f"/{SERVICE}/ServerReady") + frame(DATA, 1, message(b""), END_STREAM)
