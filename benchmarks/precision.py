@@ -52,10 +52,12 @@ def measure(bundle: Bundle, batch: int, rounds: int) -> tuple[str, str, str]:
     for number in range(rounds):
         for turn in (0, 1) if number % 2 else (1, 0):
             seconds[turn].append(_seconds(runtimes[turn], images) / batch)
-    ratios = np.divide(*seconds)
+    full, eight = seconds
+    ratios = [one / other for one, other in zip(full, eight, strict=True)]
     return (
-        *(f"{1000 * median(one):.3f}" for one in seconds),
-        f"{median(ratios):.2f} ({ratios.min():.2f} to {ratios.max():.2f})",
+        f"{1000 * median(full):.3f}",
+        f"{1000 * median(eight):.3f}",
+        f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
     )
 
 
