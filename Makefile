@@ -137,7 +137,7 @@ bench-setup: $(VENV)/.dev ## Make an environment for each server that the benchm
 bench: $(VENV)/.dev ## Load this service and the others in turn, about 28 minutes (ARGS="--minutes 12 ...").
 	$(BIN)/python -m benchmarks.load run $(ARGS)
 
-attack: $(VENV)/.dev ## Attack a service of its own, under ten minutes (ARGS="--case long-heads --json out.json ...").
+attack: $(VENV)/.dev ## Attack a service of its own, about twelve minutes (ARGS="--case long-heads --json out.json ...").
 	$(BIN)/python -m tests.attack $(ARGS)
 
 clean: ## Remove the environment.

@@ -141,7 +141,7 @@ def family_bundles(
 
 @pytest.fixture(scope="session")
 def colour_bundle_path(bundle_path: Path, store: Store | Shipped) -> Path:
-    """The bundle `blocks`, beside `mnist`: untrained, colour photographs of 24x32 pixels."""
+    """The bundle `blocks`, next to `mnist`: untrained, colour photographs of 24x32 pixels."""
     facts = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}
     return store.copy(
         "blocks", bundle_path.with_name("blocks"), partial(_export, "blocks", **facts)
@@ -188,7 +188,7 @@ def strokes() -> Examples:
 def strokes_bundle_path(
     bundle_path: Path, store: Store | Shipped, request: pytest.FixtureRequest
 ) -> Path:
-    """The bundle `strokes` of a network that takes pairs of strokes apart, beside `mnist`."""
+    """The bundle `strokes` of a network that takes pairs of strokes apart, next to `mnist`."""
 
     def train(target: Path) -> None:
         from tests import exports  # noqa: PLC0415  torch

@@ -61,7 +61,7 @@ def run(example: Path, url: str, *arguments: str) -> str:
     "example", sorted(EXAMPLES.glob("classify_*")), ids=lambda example: example.name
 )
 def test_every_way_to_ask_gives_the_same_answer(example: Path, url: str) -> None:
-    """The same picture is the same digit, whoever asks."""
+    """The same picture is the same digit in every example."""
     assert "7" == run(example, url, str(SAMPLES / "7.png")).strip()
 
 

@@ -1,4 +1,4 @@
-"""Encodings of recent images: what is asked again is not computed again."""
+"""Encodings of recent images, so that an image that is sent again is not computed again."""
 
 from __future__ import annotations
 

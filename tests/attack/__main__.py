@@ -33,7 +33,7 @@ def main(
     output: Annotated[Path | None, typer.Option("--json", help="Results, for comparing.")] = None,
     source: Annotated[Path, typer.Option(help="Tree of the service that is attacked.")] = ROOT,
 ) -> None:
-    """Run each attack beside a well-behaved client; exit with 1 if one harms it or the service."""
+    """Run each attack next to a well-behaved client; exit with 1 if one harms it or the service."""
     if unknown := sorted(set(case or ()) - {one.name for one in ALL}):
         raise typer.BadParameter(f"{', '.join(unknown)}; known: {', '.join(o.name for o in ALL)}")
     chosen = [one for one in ALL if not case or one.name in case]

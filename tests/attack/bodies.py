@@ -91,7 +91,7 @@ async def many_parts(site: Site) -> None:
 
 @attack("compressed bodies", allowed=UNFIT, short=True)
 async def compressed(site: Site) -> None:
-    """A bomb, for whoever would unpack it."""
+    """A bomb, for a service that would unpack it."""
     bomb = gzip.compress(bytes(50_000_000))
     headers = ["Content-Encoding: gzip"]
     await site.flood(

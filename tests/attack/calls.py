@@ -28,7 +28,7 @@ from tests.attack.http2 import (
 from tests.attack.wire import ATTACKER, CLOSED, Connection, Target
 
 LABEL, WRONG = "label", "wrong label"
-"""Of calls beside an attack: their answer, or another one."""
+"""Of calls next to an attack: their answer, or another one."""
 BESIDE = frozenset({LABEL})
 REFUSED = ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED", "UNIMPLEMENTED")
 ENDED, STILL_OPEN = "ended", "still open"

@@ -68,7 +68,7 @@ class Case:
     patient: bool
     """Whether it waits for the service's timers: all such are run at once."""
     fatal: bool
-    """Whether it ends the service: nobody asks beside it."""
+    """Whether it ends the service: no other client asks meanwhile."""
 
     @property
     def name(self) -> str:

@@ -66,7 +66,7 @@ class Result:
 
 
 def run(cases: Sequence[Case], service: Service, *, seconds: float, limits: Limits) -> list[Result]:
-    """Run attacks at once, beside one client; each has a result."""
+    """Run attacks at once, next to one client; each has a result."""
     before, logged, began = service.memory_mib(), service.log.stat().st_size, time.monotonic()
     with sampled(service) as samples:
         beside = None if cases[0].fatal else start_client(service.target)

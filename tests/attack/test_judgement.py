@@ -99,7 +99,7 @@ def test_small_files_are_small() -> None:
 
 
 def test_results_are_json() -> None:
-    """With codes and words beside each other."""
+    """With codes and words side by side."""
     result = replace(found(FAIR), outcomes=Counter({200: 2, CLOSED: 1}))
     read = json.loads(json.dumps(result.to_dict()))
     assert {"200": 2, CLOSED: 1} == read["outcomes"]

@@ -70,7 +70,7 @@ def test_requests_at_a_rate_do_not_wait(port: int) -> None:
 
 
 def test_another_label_is_wrong(port: int) -> None:
-    """The generator is told which label is right."""
+    """The generator knows which label is right."""
     found = generate(load(port, label=3, rate=10, seconds=0.5))
     assert (5, {WRONG: 5}) == (found.wrong, found.missed)
 

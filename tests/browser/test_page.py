@@ -40,7 +40,7 @@ def picture(address: str) -> Image.Image:
 
 
 def test_the_page_opens_with_a_picture(playground: Playground) -> None:
-    """A sample is classified and reconstructed, its sliders move it, and its licence is told."""
+    """A sample is classified and reconstructed, its sliders move it, and its licence is shown."""
     page = playground.page
     assert "5" == playground.label
     assert page.get_by_role("img", name="a sample: 5").is_visible()

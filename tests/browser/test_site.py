@@ -55,7 +55,7 @@ def test_pages_are_whole(browser: Browser, service: str) -> None:
 def test_a_link_of_the_page_opens_what_it_names(
     browser: Browser, service: str, link: str, path: str, heading: str
 ) -> None:
-    """The documentation, its answer beside the view that raises the question, and Swagger UI."""
+    """The documentation, its answer next to the view that raises the question, and Swagger UI."""
     with open_playground(browser, service) as playground:
         playground.take_sample(4)
         playground.open_tab("Routing")

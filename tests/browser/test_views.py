@@ -1,4 +1,4 @@
-"""Views that look further: beside the prediction, behind a switch, and in lenses of their own."""
+"""Views that look further: next to the prediction, behind a switch, and in lenses of their own."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def pre_stop(container: dict[str, Any]) -> list[str]:
 
 
 def shutdown_s(container: dict[str, Any]) -> float:
-    """The longest that a container takes to end, from when it is told to."""
+    """The longest that a container takes to end, from the signal on."""
     program, seconds = pre_stop(container)
     assert "sleep" == program
     settings = Settings()

@@ -88,7 +88,7 @@ def test_the_health_check_of_the_image_is_the_service_s_own(container: Container
 
 
 def test_the_health_check_asks_the_service(container: Container, service: httpx.Client) -> None:
-    """It passes beside a ready service and fails where none listens."""
+    """It passes next to a ready service and fails where none listens."""
     run_python(container, "-m", "service.healthcheck", CAPSNET_PORT=str(service.base_url.port))
     with pytest.raises(subprocess.CalledProcessError):
         run_python(container, "-m", "service.healthcheck", CAPSNET_PORT="1")

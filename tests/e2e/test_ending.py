@@ -95,7 +95,7 @@ def test_other_signals_do_not_cut_the_grace_short(
 
 
 def test_request_under_way_at_sigterm_is_answered(start_service: Start) -> None:
-    """A request whose body is still arriving when the service is told to end gets its answer."""
+    """A request whose body is still arriving when SIGTERM comes gets its answer."""
     process, client = start_service(CAPSNET_DRAIN_GRACE_S="0")
     picture = (SAMPLES / "7.png").read_bytes()
 
@@ -122,7 +122,7 @@ def client_of_another_connection_is_answered(url: str) -> bool:
 def test_an_inference_that_never_ends_does_not_hold_up_the_end(
     start_service: Start, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Its caller is told, the process ends in bounded time, and its code is not 0."""
+    """Its caller gets a problem, the process ends in bounded time, and its code is not 0."""
     environment, stuck = hanging(tmp_path, on_the_loop=False)
     process, client = start_service(CAPSNET_WORKERS="1", CAPSNET_DRAIN_TIMEOUT_S="1", **environment)
     picture = (SAMPLES / "7.png").read_bytes()
@@ -147,7 +147,7 @@ Runtime.encode = encode
 def test_a_worker_that_lost_its_device_is_replaced(
     start_service: Start, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Its caller is told, and the log."""
+    """Its caller gets a problem, and the log has an entry."""
     process, client = start_service(CAPSNET_WORKERS="1", **patch_workers(tmp_path, LOST))
     picture = (SAMPLES / "7.png").read_bytes()
     answer = client.post("/classify", files={"file": picture})

@@ -1,4 +1,4 @@
-"""gRPC beside reloads, drains and lost workers."""
+"""gRPC next to reloads, drains and lost workers."""
 
 from __future__ import annotations
 

@@ -452,7 +452,7 @@ def descriptors_gone(site: Site) -> None:
 
 @fault("both workers have no free memory for 5 s", "503", lost=1)
 def memory_gone(site: Site) -> None:
-    """Bodies of 19 MB ask for more than there is; who sends them is told so."""
+    """Bodies of 19 MB need more than there is; their senders get a problem that says so."""
     body, told = b"[" + b" " * 19_000_000 + b"]", list[httpx.Response]()
 
     def post() -> None:

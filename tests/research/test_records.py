@@ -39,7 +39,7 @@ def test_an_edited_recipe_has_another_digest(row: Row) -> None:
     "change", [{"images": 7}, {"seeds": (9,)}, {"title": "other"}, {"name": "other"}], ids=str
 )
 def test_names_seeds_and_budgets_are_no_recipe(row: Row, change: dict[str, Any]) -> None:
-    """Results have them beside the digest."""
+    """Results have them next to the digest."""
     assert recipe_digest(row) == recipe_digest(replace(row, **change))
 
 

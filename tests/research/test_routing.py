@@ -1,4 +1,4 @@
-"""Couplings replaced: what stays, what changes, and what is told of it."""
+"""Couplings replaced: what stays, what changes, and what the page says of it."""
 
 from __future__ import annotations
 

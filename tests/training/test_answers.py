@@ -92,7 +92,7 @@ def test_a_network_is_measured_in_evaluation_mode_and_goes_back(
 
 
 def test_wrong_answers_carry_both_presences() -> None:
-    """The right ones are left out; each presence is of the class beside it."""
+    """The right ones are left out; each presence is of the class next to it."""
     wrong = find_wrong(Examples(IMAGES, np.array([2, 0, 0])), PRESENCE)
     assert [0, 2] == wrong.images[:, 0, 0, 0].tolist()
     assert ([[2], [0]], [[1], [2]]) == (wrong.labels.tolist(), wrong.answers.tolist())

@@ -77,7 +77,7 @@ def test_shipped_cards_say_what_their_manifests_say(folder: Path, tmp_path: Path
 
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)
 def test_shipped_cards_tell_every_read(folder: Path) -> None:
-    """Of the test split, as the record beside the bundles has it; research reads it too."""
+    """Of the test split, as the record next to the bundles has it; research reads it too."""
     training = Bundle.open(folder).manifest.training
     recorded = reads_of(folder.parent, runs_of(training))
     assert [asdict(read) for read in recorded] == training["test_reads"]

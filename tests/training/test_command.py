@@ -285,7 +285,7 @@ def test_an_expected_failure_is_a_line(
 def test_two_processes_do_not_share_a_folder(
     train: Train, tmp_path: Path, bars: Examples, tiny: Recipe
 ) -> None:
-    """The second one is told so before it writes anything."""
+    """The second one gets an error before it writes anything."""
     with Plan(tiny, 1, bars, None, tmp_path).locked():
         assert "another process trains" in str(train(tmp_path).exception)
     assert not (tmp_path / "metrics.jsonl").exists()

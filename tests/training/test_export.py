@@ -126,7 +126,7 @@ def test_parity_refuses_another_routing(
 
 
 class Leaning(BaselineCnn):
-    """Its answer to an image depends on the images beside it."""
+    """Its answer to an image depends on the images next to it."""
 
     def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Presence less the batch's mean."""

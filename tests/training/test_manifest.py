@@ -24,7 +24,7 @@ def test_no_change_is_lost(bundle: Bundle) -> None:
 
 
 def test_findings_about_replaced_weights_are_refused(bundle: Bundle) -> None:
-    """They would be told of other weights."""
+    """They would describe other weights."""
     older = replace(bundle, manifest=replace(bundle.manifest, version="0" * 12))
     with pytest.raises(BundleError, match="the weights were replaced meanwhile"):
         update_manifest(older, lambda manifest: manifest)

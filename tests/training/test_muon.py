@@ -95,7 +95,7 @@ def test_what_muon_trains(tiny_attention: Recipe) -> None:
 def test_a_resumed_run_ends_in_the_same_weights(
     make_trainer: MakeTrainer, tiny_attention: Recipe, settings: dict[str, Any]
 ) -> None:
-    """Momenta are kept, beside those of Adam and the average of the weights."""
+    """Momenta are kept, next to those of Adam and the average of the weights."""
     recipe = replace(tiny_attention, average_decay=0.7, **settings)
     through = make_trainer("through", recipe=recipe)
     through.run()

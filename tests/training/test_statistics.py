@@ -56,7 +56,7 @@ def test_independent_pairs_have_the_plain_error() -> None:
 
 
 def test_shared_digits_widen_by_what_drawing_digits_anew_gives() -> None:
-    """The error over 400 draws of other digits and pairs is the one told of a single draw."""
+    """The error over 400 draws of other digits and pairs is that of a single draw."""
     generator = np.random.default_rng(0)
     draws = [draw_pairs(generator, 2000) for _ in range(400)]
     scatter = float(np.std([wrong.mean() for wrong, _ in draws]))

@@ -23,7 +23,7 @@ VOTES = "votes.weight"
 
 
 def test_the_losses_fall(make_trainer: MakeTrainer, tiny: Recipe) -> None:
-    """Within ten epochs the classes are told apart, and the decoder learns as well."""
+    """Within ten epochs the classes are distinguished, and the decoder learns as well."""
     trainer = make_trainer(recipe=replace(tiny, epochs=10))
     trainer.run(log_every=3)
     first, last = metrics(trainer)[0], metrics(trainer)[-1]

@@ -181,7 +181,7 @@ def test_another_run_is_not_resumed(
 
 
 def test_a_corrupt_checkpoint_is_not_resumed(make_trainer: MakeTrainer) -> None:
-    """It is refused, and left as it is for whoever wants to look at it."""
+    """It is refused, and left as it is, so that someone can look at it."""
     trainer = make_trainer()
     run_three_steps(trainer)
     path = trainer.plan.directory / "checkpoint.pt"

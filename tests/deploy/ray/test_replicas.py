@@ -1,4 +1,4 @@
-"""Two replicas of a real cluster of Ray, beside the service alone."""
+"""Two replicas of a real cluster of Ray, next to the service alone."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def rewrite(folder: Path, **entries: Any) -> None:
 
 
 def test_a_manifest_survives_its_file(copy: Path) -> None:
-    """What is written is what is read, and nothing is left beside it."""
+    """What is written is what is read, and nothing is left next to it."""
     renamed = replace(Bundle.open(copy).manifest, name="another", dataset="Zählwerk")
     files = sorted(copy.iterdir())
     write_manifest(copy, renamed)

@@ -145,7 +145,7 @@ def test_presence_is_between_zero_and_one(any_network: Network) -> None:
 
 
 def test_presence_is_what_the_registry_says(any_network: Network) -> None:
-    """The length of poses, an activation beside them, or probabilities that sum to one."""
+    """The length of poses, an activation next to them, or probabilities that sum to one."""
     presence, poses = any_network(noise(any_network.config))
     kind = family_of(any_network.config).presence
     if kind == "length":
@@ -157,7 +157,7 @@ def test_presence_is_what_the_registry_says(any_network: Network) -> None:
 
 
 def test_an_answer_does_not_depend_on_its_batch(any_network: Network) -> None:
-    """Alone and beside others, one of them fifty times as bright, an image gets one answer."""
+    """Alone and next to others, one of them fifty times as bright, an image gets one answer."""
     images = noise(any_network.config)
     images[3] *= 50
     together = any_network(images)

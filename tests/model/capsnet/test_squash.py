@@ -167,7 +167,7 @@ def test_the_gradient_of_a_squash_is_its_derivative(function: Function) -> None:
 
 @pytest.mark.parametrize("norm", [0.01, 0.5, 3.0])
 def test_length_is_the_euclidean_norm(norm: float) -> None:
-    """The epsilon under the root is invisible beside any real capsule."""
+    """The epsilon under the root is invisible next to any real capsule."""
     lengths = length(_vectors_of_norm(norm))
 
     torch.testing.assert_close(lengths, torch.full_like(lengths, norm), atol=1e-5, rtol=0)

@@ -98,7 +98,7 @@ def test_fan_in_weights_keep_the_variance() -> None:
 
 
 def test_whitened_channels_are_uncorrelated() -> None:
-    """Of correlated images: mean zero, variance one, and each channel beside its negative."""
+    """Of correlated images: mean zero, variance one, and each channel next to its negative."""
     coarse = torch.rand(200, 3, 5, 5, generator=torch.Generator().manual_seed(1))
     images = nn.functional.interpolate(coarse, scale_factor=4, mode="bilinear")
     images = images + 0.1 * torch.rand(images.shape, generator=torch.Generator().manual_seed(2))

@@ -89,7 +89,7 @@ def test_results_and_gradients_are_those_of_a_convolution(
 
 
 def test_the_batch_changes_nothing() -> None:
-    """An image's maps do not depend on the images beside it."""
+    """An image's maps do not depend on the images next to it."""
     layer, images = _layer(20, 9, 2), torch.randn(5, 3, 20, 20)
 
     torch.testing.assert_close(layer(images)[:1], layer(images[:1]), atol=1e-6, rtol=0)

@@ -56,7 +56,7 @@ def test_uneven_light_is_removed() -> None:
 
 
 def test_border_half_dark_and_half_light_is_no_error() -> None:
-    """Where the background cannot be told, the picture is still answered."""
+    """If the background cannot be found, the picture is still answered."""
     picture = Image.new("L", (300, 200), 0)
     picture.paste(255, (0, 0, 150, 200))
     assert (1, 28, 28) == prepare(picture, DIGIT).image.shape

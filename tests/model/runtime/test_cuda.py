@@ -80,7 +80,7 @@ def test_options_are_said_in_onnxruntime_s_words() -> None:
 
 
 def test_every_option_reaches_the_provider() -> None:
-    """What is set is what onnxruntime is told."""
+    """What is set is what onnxruntime receives."""
     options = CudaOptions(
         device_id=2,
         tf32=True,

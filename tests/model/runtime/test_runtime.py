@@ -174,7 +174,7 @@ def test_larger_images_take_no_more_threads(
 
 
 def test_cuda_does_not_fall_back(bundle_path: Path) -> None:
-    """Who asks for CUDA and has none is told so, instead of being served slowly."""
+    """A user who asks for CUDA and has none gets an error, not a slow network."""
     with pytest.raises(DeviceError, match="no CUDA provider; install the gpu extra"):
         Runtime(Bundle.open(bundle_path), device="cuda")
 

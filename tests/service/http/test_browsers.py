@@ -70,7 +70,7 @@ def test_a_page_can_read_why_it_was_refused(shared: TestClient) -> None:
 
 @pytest.mark.parametrize("path", ["/livez", "/models", "/docs", "/metrics", "/nowhere"])
 def test_no_answer_may_be_taken_for_another_type(path: str, client: TestClient) -> None:
-    """Browsers are told not to guess, of errors too."""
+    """Browsers must not guess types, of errors either."""
     assert "nosniff" == client.get(path).headers["x-content-type-options"]
 
 

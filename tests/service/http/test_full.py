@@ -76,7 +76,7 @@ def test_every_row_of_a_request_counts(
 def test_what_cannot_be_read_takes_no_rows(
     settings: Settings, digits: list[bytes], gate: threading.Event
 ) -> None:
-    """A full queue has room for pictures that their headers rule out: they are told at once."""
+    """A full queue has room for pictures that their headers rule out: they are refused at once."""
     broken = [("file", b"no picture")] * settings.max_pictures
     with serve(settings, max_waiting_rows=1) as client, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.post, LARGEST, files={"file": digits[7]})

@@ -333,7 +333,7 @@ def test_a_wrong_method_is_told_the_documented_ones(
 
 
 def test_problems_are_documented_by_status(document: Json) -> None:
-    """When to come again is told where the service is full or not there."""
+    """If the service is full or not there, the answer says when to come again."""
     responses = document["paths"]["/classify"]["post"]["responses"]
     expected = [200, 400, 404, 406, 408, 409, 413, 415, 422, 429, 500, 503, 504]
     assert expected == [int(status) for status in responses]

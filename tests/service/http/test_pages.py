@@ -71,7 +71,7 @@ def test_documentation_that_was_not_built_says_how(
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_page_s_files_have_the_types_that_browsers_need(name: str, client: TestClient) -> None:
-    """Browsers that are told not to guess run no script of another type."""
+    """Browsers that must not guess types run no script of another type."""
     answer = client.get(f"/static/{name}")
     assert 200 == answer.status_code
     assert KINDS[name[name.rindex(".") :]] in answer.headers["content-type"]

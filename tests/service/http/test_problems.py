@@ -132,6 +132,6 @@ def test_an_answer_that_does_not_exist_is_refused(accept: str, client: TestClien
 
 
 def test_a_bad_query_is_refused_before_the_body_is_looked_at(client: TestClient) -> None:
-    """Of two faults the query's is told: it needs no picture to be seen."""
+    """Of two faults, the problem names that of the query, which needs no picture."""
     request = ("POST", "/perturb", {"params": {"dim": 99, "delta": 0}, "content": b"no picture"})
     assert "dim" == problem_of(client, request)["parameter"]

@@ -30,7 +30,7 @@ BURST = 4
 
 
 class Clock:
-    """Seconds that pass when told."""
+    """Seconds that pass when the test says so."""
 
     now = 100.0
 
@@ -81,7 +81,7 @@ def test_a_request_beyond_the_bucket_is_taken_and_paid_for(limit: RateLimit, clo
 
 
 def test_what_was_paid_before_is_not_asked_for_again(limit: RateLimit, clock: Clock) -> None:
-    """Who waited as long as told is not refused for the rest of the same request."""
+    """A client that waited for `Retry-After` is not refused for the rest of the same request."""
     limit.spend("a", BURST)
     clock.now += 0.5
     limit.spend("a", 1)

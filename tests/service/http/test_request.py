@@ -66,7 +66,7 @@ def test_no_more_is_admitted_than_the_route_declares(begin: Open) -> None:
 
 
 def test_a_full_queue_refuses_before_anything_is_decoded(begin: Open) -> None:
-    """What is no image would otherwise be told so."""
+    """A file that is no image would otherwise get another problem."""
     begin().admit(3)
     with pytest.raises(QueueFull):
         begin().admit(1)

@@ -101,7 +101,7 @@ def test_several_pictures_are_answered_in_order(
     ],
 )
 def test_a_form_holds_files_of_one_name(request_: dict[str, Any], client: TestClient) -> None:
-    """Another field, or text where the file should be, is refused and the field's name told."""
+    """Another field, or text in place of the file, is refused; the problem names the field."""
     assert (400, "malformed-request", "file") == refusal(client, **request_)
 
 
@@ -148,7 +148,7 @@ def test_a_malformed_body_is_refused(request_: dict[str, Any], client: TestClien
     ids=json.dumps,
 )
 def test_json_of_another_shape_is_refused(value: object, client: TestClient) -> None:
-    """The two shapes are told; nothing besides them is silently ignored."""
+    """The problem names both shapes; other fields are refused, not ignored."""
     answer = client.post("/classify", content=json.dumps(value), headers=JSON)
     assert 400 == answer.status_code
     assert '{"image": "<base64>"} or {"images"' in answer.json()["detail"]
@@ -156,7 +156,7 @@ def test_json_of_another_shape_is_refused(value: object, client: TestClient) -> 
 
 @pytest.mark.parametrize("image", ["!", "iVBOR", "iVBO Rw0K", "é", "data:image/png;base64,!"])
 def test_bad_base64_is_refused(image: str, client: TestClient) -> None:
-    """Characters outside the alphabet and missing padding are told apart from bad pictures."""
+    """Characters outside the alphabet and missing padding are distinguished from bad pictures."""
     assert (400, "malformed-request", "image") == refusal(client, json={"image": image})
 
 

@@ -160,7 +160,7 @@ async def measured(batcher: Batcher, gate: Gate, clock: Clock, seconds: float) -
 
 
 async def test_rows_that_would_be_late_make_room_for_others() -> None:
-    """They are told when the batch is formed, which takes those whose time is enough."""
+    """They fail when the batch is formed, which takes those whose time is enough."""
     gate, clock = Gate(), Clock()
     async with batching(gate, max_rows=2, clock=clock) as batcher:
         await measured(batcher, gate, clock, 1.0)
@@ -253,7 +253,7 @@ async def test_a_batch_has_as_many_rows_as_may_take_its_time() -> None:
 
 
 async def test_a_row_is_dropped_if_its_whole_batch_would_end_too_late() -> None:
-    """The rows beside it take their time too; without it, they are computed sooner."""
+    """The rows next to it take their time too; without it, they are computed sooner."""
     gate, clock = Gate(), Clock()
     async with batching(gate, max_rows=4, clock=clock) as batcher:
         call = start(batcher, 1, 2, 3, 4)

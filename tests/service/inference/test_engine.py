@@ -173,7 +173,7 @@ async def test_what_is_wrong_with_the_only_row_is_raised(engine: Engine) -> None
 
 
 async def test_a_lost_device_ends_the_engine(watched: Watched, images: Floats) -> None:
-    """Every further call would fail too, so whoever made the engine is told."""
+    """Every further call would fail too, so the owner of the engine gets the error."""
     told: list[Exception] = []
     runtimes = {"mnist": watched}
     engine = open_engine(runtimes, on_lost=told.append)

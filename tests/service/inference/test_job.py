@@ -126,7 +126,7 @@ def test_the_rate_follows_what_is_measured_last(measured: Admission, clock: Cloc
 def test_each_result_weighs_a_little_more_than_the_one_before(
     measured: Admission, clock: Clock
 ) -> None:
-    """Four rows in 2 s count 98 % beside four in 20 s."""
+    """Four rows in 2 s count 98 % next to four in 20 s."""
     with admitted(measured, Job(0.0, cost=4)) as job:
         clock.now += 20
         measured.record_completed(job, 4)
@@ -245,7 +245,7 @@ def test_refused_callers_come_back_one_after_the_other(
 
 
 def test_a_refusal_names_whole_seconds() -> None:
-    """Rounded up: whoever comes back then is not too early."""
+    """Rounded up: a client that comes back then is not too early."""
     assert "the queue is full; try again in 2 s" == str(QueueFull(1.2))
 
 

@@ -85,7 +85,7 @@ def test_the_longest_side_is_taken(preparation: DecodePools) -> None:
 def test_a_file_of_too_many_parts_is_refused(
     content: bytes, text: str, preparation: DecodePools
 ) -> None:
-    """It alone, with a sentence that says why; the picture beside it is taken."""
+    """It alone, with a sentence that says why; the picture next to it is taken."""
     refused, taken = prepare(preparation, content, png(28, 28))
     assert isinstance(refused, UnreadablePicture)
     assert text in refused.detail
@@ -93,7 +93,7 @@ def test_a_file_of_too_many_parts_is_refused(
 
 
 def test_cpu_time_is_limited(preparation: DecodePools, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the size that a header announces; the picture beside it is taken."""
+    """By the size that a header announces; the picture next to it is taken."""
     monkeypatch.setattr("service.pictures.pools._CPU_S", 0.1)
     monkeypatch.setattr("service.pictures.pools._CPU_S_PER_PIXEL", 0)
     refused, taken = prepare(preparation, progressive_jpeg(5_000, MAX_SCANS), png(56, 56))

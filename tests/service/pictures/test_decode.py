@@ -152,7 +152,7 @@ def test_what_is_no_picture_is_refused(content: bytes) -> None:
 def test_a_truncated_picture_is_refused(
     picture_format: str, kept: float | None, slope: NDArray[np.uint8]
 ) -> None:
-    """A file that ends too early, even within its header, is told from one in another format."""
+    """A file that ends too early, even within its header, is refused as unreadable."""
     content = encode(slope, picture_format)
     end = 14 if kept is None else int(kept * len(content))
     with pytest.raises(UnreadablePicture):

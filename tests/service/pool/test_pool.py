@@ -264,7 +264,7 @@ def test_the_answer_of_a_process_in_bad_hands_is_only_read(content: bytes) -> No
 
 @scenario
 async def test_a_fork_that_fails_ends_no_other_process() -> None:
-    """What runs goes on; what needs a process is told to come again, until there is one."""
+    """What runs goes on; what needs a process is refused until there is one."""
     fork_server = ForkServer("tests.service.pool.crowded", memory_bytes=200_000_000)
     pool = Pool(fork_server, processes=2, limit=10)
     try:
@@ -337,7 +337,7 @@ def test_no_process_outlives_its_owner(pytestconfig: pytest.Config) -> None:
 
 
 def test_processes_that_decode_import_no_more_than_they_need() -> None:
-    """Each costs a few megabytes beside the fork server: no onnxruntime, no web framework."""
+    """Each costs a few megabytes next to the fork server: no onnxruntime, no web framework."""
     heavy = "{'onnxruntime', 'fastapi', 'pydantic', 'starlette', 'prometheus_client'}"
     loaded = f"[*{heavy} & set(__import__('sys').modules)]"
     assert [] == asyncio.run(evaluate(loaded, "service.pictures.spec"))

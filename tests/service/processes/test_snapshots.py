@@ -195,7 +195,7 @@ def test_a_broken_bundle_refuses_a_copy_and_is_left_out_at_the_start(
 
 
 def test_one_worker_copies_at_a_time(snapshots: Snapshots) -> None:
-    """Others are told, and may afterwards."""
+    """Others get an error, and may load afterwards."""
     with snapshots.lock(wait=False), pytest.raises(LockHeld), snapshots.lock(wait=False):
         pass
     with snapshots.lock(wait=True):

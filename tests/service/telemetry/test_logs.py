@@ -221,7 +221,7 @@ def test_what_is_being_written_is_waited_for() -> None:
 
 @pytest.mark.usefixtures("restored_logging")
 def test_lines_carry_the_fields_of_the_process(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of the event are kept beside them."""
+    """Those of the event are kept next to them."""
     logs.configure("text", fields={"replica": "abc"})
     logs.ACCESS.info("hello", extra={"fields": {"rows": 3}})
     logging.root.handlers[0].flush()

@@ -102,7 +102,7 @@ def test_a_photo_is_fitted_and_its_strokes_are_found(client: TestClient, photo: 
 
 @pytest.mark.parametrize("fit", ["stretch", "digit"])
 def test_the_fit_can_be_chosen(fit: str, client: TestClient, photo: bytes) -> None:
-    """What was asked for is done, and told."""
+    """The answer does what was asked for, and says so."""
     (prediction,) = classify(client, photo, fit=fit)["predictions"]
     assert fit == prediction["fit"]["fit"]
 

@@ -76,7 +76,7 @@ def test_a_training_image_finds_itself(
 
 
 def test_prototypes_stand_for_all(near: TestClient, digits: list[bytes]) -> None:
-    """Four of them, those of most images first; where the images are from is told."""
+    """Four of them, those of most images first; the answer names the source of the images."""
     found = ask(near, digits[1], target=LABEL)
     shares = [one["share"] for one in found["prototypes"]]
     assert (4, 1) == (len(shares), pytest.approx(sum(shares)))
@@ -126,7 +126,7 @@ def test_what_a_bundle_does_not_have_is_told(
 
 
 def test_models_say_who_offers_them(client: TestClient) -> None:
-    """`GET /models` lists it beside decoding."""
+    """`GET /models` lists it next to decoding."""
     offers = {one["name"]: one["offers"] for one in client.get("/models").json()["models"]}
     assert "neighbours" in offers["mnist"]
     assert "neighbours" not in offers["strokes"]

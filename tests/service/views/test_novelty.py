@@ -110,7 +110,7 @@ def test_a_bundle_without_a_rule_says_so(client: TestClient, digits: list[bytes]
 
 
 def test_names_are_in_the_answers(studied: TestClient, digits: list[bytes]) -> None:
-    """What was measured for the class is told with the dimension; null where nothing was."""
+    """Each dimension has what was measured for the class, or null."""
     expected: dict[str, Any] = {"name": "slant", "sign": -1, "strength": 0.625}
     expected["effect"] = "leans left"
     answers = [

@@ -112,7 +112,7 @@ def test_nothing_need_be_held_out(fruit: Path) -> None:
 
 
 def apples(examples: Any) -> set[int]:
-    """The shades by which apples are told apart."""
+    """The shades by which apples are distinguished."""
     return set(examples.images[examples.labels == 0, 2, 0, 0].tolist())
 
 

@@ -148,7 +148,7 @@ def test_digits_must_have_a_middle_place(squares: Examples) -> None:
 
 
 def test_a_fixed_set_is_the_same_bit_for_bit(squares: Examples) -> None:
-    """A change of numbers, order, arithmetic, shapes or types shows in the digest and beside it."""
+    """A change of numbers, order, arithmetic, shapes or types shows in and next to the digest."""
     pairs = fixed_pairs(squares, 50, size=20, shift_px=4, seed=7)
     labels = pairs.labels.astype(np.uint8)
     digest = hashlib.sha256(pairs.images.tobytes() + labels.tobytes()).hexdigest()

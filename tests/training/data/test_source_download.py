@@ -45,7 +45,7 @@ def fetch(target: Path, *mirrors: str, attempts: int = 4) -> list[float]:
 
 
 def test_a_whole_file_arrives(serve: Serve, target: Path) -> None:
-    """The bytes on disk are those served, beside an empty lock; no second mirror is asked."""
+    """The bytes on disk are those served, next to an empty lock; no second mirror is asked."""
     mirror, _ = serve({"file.gz": CONTENT}, faults=["cut"])
     second, asked = serve({"file.gz": CONTENT})
     fetch(target, mirror, second)

@@ -30,7 +30,7 @@ def anyio_backend() -> str:
 
 
 class App:
-    """Answers each request once it is let, and notes what it is told meanwhile."""
+    """Answers each request when the test allows it, and notes the calls in between."""
 
     def __init__(self) -> None:
         self.scopes: list[Scope] = []
