@@ -1,4 +1,4 @@
-"""The health of a network, as the analysis gives it to trained ones."""
+"""Health and calibration of a network, as the analysis gives them to trained ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from model.bundle import Bundle, write_manifest
+from model.bundle.confidence import Confidence
 from model.bundle.health import CapsuleHealth, CouplingHealth, Health
 
 HEALTH = Health(
@@ -25,3 +26,14 @@ HEALTH = Health(
 def add_health(path: Path) -> None:
     """Add it to the bundle in a folder."""
     write_manifest(path, replace(Bundle.open(path).manifest, health=HEALTH))
+
+
+CONFIDENCE = Confidence(
+    images="none",
+    count=100,
+    input="presence",
+    temperature=30.0,
+    method="temperature",
+    coverages=(0.5, 0.9, 0.99),
+    thresholds=((0.3, 0.1, 0.0),),
+)

@@ -1,4 +1,7 @@
-"""Methods under the names of the last release."""
+"""Methods under the names of the last release.
+
+The client has its own `former`, because it is installed without `model`.
+"""
 
 from __future__ import annotations
 

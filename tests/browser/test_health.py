@@ -12,22 +12,14 @@ import pytest
 
 from model import SHIPPED
 from model.bundle import Bundle, write_manifest
-from model.bundle.confidence import Confidence
 from tests.browser.playground import Playground, open_playground
+from tests.health import CONFIDENCE
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-CONFIDENCE = Confidence(
-    images="none",
-    count=100,
-    input="presence",
-    temperature=30.0,
-    method="temperature",
-    coverages=(0.5, 0.9, 0.99),
-    thresholds=((0.3, 0.0, 0.0),),
-)
+ALL_LABELS = replace(CONFIDENCE, thresholds=((0.3, 0.0, 0.0),))
 """At a coverage of 0.95, a set holds all labels."""
 
 
@@ -37,7 +29,7 @@ def studied_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("bundles")
     shutil.copytree(SHIPPED / "mnist", folder / "mnist")
     bundle = Bundle.open(folder / "mnist")
-    write_manifest(bundle.path, replace(bundle.manifest, confidence=CONFIDENCE))
+    write_manifest(bundle.path, replace(bundle.manifest, confidence=ALL_LABELS))
     environment = {
         "CAPSNET_DEVICE": "cpu",
         "CAPSNET_WORKERS": "1",

@@ -11,22 +11,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from model.bundle import Bundle
-from model.bundle.confidence import Confidence
 from model.runtime import Runtime
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
-from tests.health import HEALTH
-
-CONFIDENCE = Confidence(
-    images="none",
-    count=100,
-    input="presence",
-    temperature=30.0,
-    method="temperature",
-    coverages=(0.5, 0.9, 0.99),
-    thresholds=((0.3, 0.1, 0.0),),
-)
+from tests.health import CONFIDENCE, HEALTH
 
 
 @pytest.fixture(scope="module")
