@@ -66,7 +66,7 @@ def describe_explained(bundle: Bundle) -> Iterator[str]:
     if explained.is_low:
         yield (
             "This is less than PCA explains with as many numbers. Views that need the decoder say "
-            "so: what they draw shows little of an image but its class."
+            "so: what they draw shows little of an image except its class."
         )
     if (bundle.path / EXPLAINED).exists():
         yield f"![images, their reconstructions and those of PCA]({EXPLAINED})"

@@ -23,7 +23,7 @@ def poor_decoder(manifest: Manifest) -> str | None:
     return (
         f"A pose of {manifest.name} explains only {100 * explained.pose:.0f} % of the variance of "
         f"images; PCA with as many numbers explains {100 * explained.pca_same:.0f} %. What the "
-        "decoder draws shows little of the image but its class."
+        "decoder draws shows little of the image except its class."
     )
 
 

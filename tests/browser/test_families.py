@@ -131,7 +131,7 @@ def test_the_page_says_what_a_pose_explains_and_what_that_limits(playground: Pla
     sentence = "A pose of 16 numbers explains 40 % of the variance of images; PCA with 16 numbers"
     assert f"{sentence} explains 70 %." == page.locator("#share").inner_text()
     limits = page.locator("#limits")
-    assert "shows little of the image but its class" in limits.inner_text()
+    assert "shows little of the image except its class" in limits.inner_text()
     page.get_by_role("tab", name="Rivals").click()
     playground.settle()
     assert "rival_share=0" in limits.inner_text()
