@@ -178,7 +178,7 @@ def analyse_explained(bundle: Bundle, data_dir: Path, *, folder: Path | None = N
         training.data.datasets.DatasetError: there are no such images.
     """
     data = training_data_of(bundle, data_dir, folder=folder)
-    described = f"held-out training images, which the network was {seen_or_not(bundle.manifest)}"
+    described = f"of the last training images, which the network was {seen_or_not(bundle.manifest)}"
     figure = bundle.path / EXPLAINED
     explained = measure_explained(bundle, data, described=described, figure=figure)
     return _record(bundle, explained=explained)
@@ -192,7 +192,7 @@ def analyse_health(bundle: Bundle, examples: Examples) -> Bundle:
     """
     if "trace" not in bundle.manifest.offers:
         raise BundleError(f"{bundle.path}: the network has no routing to trace")
-    described = f"held-out training images, which the network was {seen_or_not(bundle.manifest)}"
+    described = f"of the last training images, which the network was {seen_or_not(bundle.manifest)}"
     health = measure_health(bundle, examples, described=described)
     draw_health(health, bundle.path / HEALTH, title=bundle.manifest.name)
     return _record(bundle, health=health)
