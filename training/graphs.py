@@ -6,7 +6,9 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -228,6 +230,19 @@ def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: 
     graph.graph.node.extend(nodes)
 
 
+@cache
+def _read_operators_once() -> None:
+    """Have the exporter keep the list of operators that it knows.
+
+    It would parse the sources of all of them for each graph. Where another version of torch has no
+    such function, it does.
+    """
+    with suppress(ImportError, AttributeError):
+        from torch.onnx._internal._lazy_import import onnxscript_apis as used  # noqa: PLC0415
+
+        used.get_torchlib_ops = cache(used.get_torchlib_ops)
+
+
 def to_onnx(
     module: nn.Module,
     inputs: Mapping[str, Tensor],
@@ -240,6 +255,7 @@ def to_onnx(
     if any_size:
         axes |= {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    _read_operators_once()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
