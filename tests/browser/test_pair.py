@@ -37,7 +37,11 @@ COLOURS = """canvas => {
 @pytest.fixture(scope="module")
 def pair_url(strokes_bundle_path: Path) -> Iterator[str]:
     """A service with a network for single pictures and a tiny one for pairs."""
-    environment = {"CAPSNET_DEVICE": "cpu", "CAPSNET_BUNDLES": str(strokes_bundle_path.parent)}
+    environment = {
+        "CAPSNET_BUNDLES": str(strokes_bundle_path.parent),
+        "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_WORKERS": "1",
+    }
     with running(lambda _environment: SOURCE, environment) as (_process, client):
         yield str(client.base_url)
 
@@ -113,7 +117,11 @@ def test_two_pastes_fill_two_pads(playground: Playground) -> None:
 def test_shipped_networks_name_both_samples(browser: Browser, name: str) -> None:
     """In the order of the pads, with their masks; one capsule cannot hold the same digit twice."""
     models = json.dumps(["mnist-compact", name])
-    environment = {"CAPSNET_DEFAULT_MODEL": "mnist-compact", "CAPSNET_MODELS": models}
+    environment = {
+        "CAPSNET_DEFAULT_MODEL": "mnist-compact",
+        "CAPSNET_MODELS": models,
+        "CAPSNET_WORKERS": "1",
+    }
     with (
         running(lambda _environment: SOURCE, environment) as (_process, client),
         open_playground(browser, str(client.base_url)) as playground,
