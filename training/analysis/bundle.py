@@ -66,8 +66,8 @@ def analyse(
 ) -> Bundle:
     """Analyse confidence, poses, routing, masks or novelty, and neighbours, and add 8 bits.
 
-    Writes the card. Where integer products differ from the same rounding in float32, 8 bits are left
-    out with a warning.
+    Writes the card. Where integer products differ from the same rounding in float32, 8 bits are
+    left out with a warning.
 
     Args:
         folder: of the pictures by class, if the network was trained on such a folder.
