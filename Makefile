@@ -121,8 +121,7 @@ image: ## Build IMAGE for TARGET (cpu or gpu) with docker or podman (ARGS="--net
 		--build-arg BASE=$(BASE) --label org.opencontainers.image.version=$(VERSION) \
 		--label org.opencontainers.image.revision=$(REVISION) $(ARGS) .
 
-image-# Four at once, also on two cores: tests wait for services, browsers and clocks half of the time.
-test: $(VENV)/.dev ## Run the end-to-end tests against a container of IMAGE.
+image-test: $(VENV)/.dev ## Run the end-to-end tests against a container of IMAGE.
 	$(BIN)/python -m pytest tests/e2e --engine $(ENGINE) --image $(IMAGE)
 
 base-image: ## Make BASE from Debian's packages, where no registry answers (as root, with podman).

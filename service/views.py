@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 from pydantic import Field, ValidationError, create_model
 
@@ -51,6 +51,18 @@ class ModelQuery(Query):
     """The parameters of every route that needs a model."""
 
     model: str | None = Field(None, description="A bundle of `GET /models`.", examples=["mnist"])
+    view_query: ClassVar[type[ViewQuery]]
+    """The class of `asked`."""
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The parameters that the view knows."""
+        return {name: value for name, value in self if name != "model"}
+
+    @cached_property
+    def asked(self) -> ViewQuery:
+        """The view's own query, which pickles."""
+        return self.view_query.model_construct(**self.values)
 
 
 def view_routes(view: AnyView, max_pictures: int, **options: Any) -> Iterator[Route]:
@@ -117,19 +129,20 @@ def _query_type(view: AnyView) -> type[ModelQuery]:
     if view.suited:
         text = f"A bundle for {view.suited.to}."
         fields["model"] = (str | None, Field(None, description=text))
-    if view.body is None:
-        return create_model(name, __base__=(view.query, ModelQuery), **fields)
-    for parameter, field in view.query.model_fields.items():
+    bases: tuple[type[Query], ...] = (ModelQuery,) if view.body else (view.query, ModelQuery)
+    for parameter, field in view.query.model_fields.items() if view.body else ():
         if parameter not in view.body.model_fields:
             fields[parameter] = (field.annotation, field)
-    return create_model(name, __base__=ModelQuery, **fields)
+    kind: type[ModelQuery] = create_model(name, __base__=bases, **fields)
+    kind.view_query = view.query
+    return kind
 
 
 async def _read_query(view: AnyView, query: ModelQuery, request: Request) -> ViewQuery:
-    """The view's own query, which pickles, of the query string and perhaps the body."""
-    values = {name: value for name, value in query if name != "model"}
-    if view.body:
-        values |= await _read_body(view, request)
+    """The view's own query, of the query string and perhaps the body."""
+    if view.body is None:
+        return query.asked
+    values = {**query.values, **await _read_body(view, request)}
     asked: ViewQuery = view.query.model_construct(**values)
     return asked
 

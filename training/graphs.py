@@ -26,7 +26,8 @@ from model.capsnet import Network, family_of
 from model.outputs import ClassTrace, Encoding, LayerTrace
 
 LARGE = 1024
-"""A weight of at least this many elements is stored in 16 bits."""
+"""A matrix or kernel of at least this many elements is stored in 16 bits. Biases and norms stay as
+they are: rounded, a norm would no longer be what `fold_norms` made of it."""
 OPSET = 20
 _FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum", "Scatter", "ScatterElements", "ScatterND"}
 """Operators that are refused: shapes and control flow, which CUDA graphs cannot capture,
@@ -109,8 +110,13 @@ def _without_folded(network: Network) -> Network:
 def round_weights(network: Network) -> None:
     """Round a network's large weights in place to 16 bits, as a bundle holds them."""
     for parameter in network.parameters():
-        if parameter.numel() >= LARGE:
+        if is_large(parameter):
             parameter.copy_(parameter.half())
+
+
+def is_large(parameter: Tensor) -> bool:
+    """Whether a bundle holds a parameter in 16 bits."""
+    return parameter.ndim > 1 and parameter.numel() >= LARGE
 
 
 def write_graphs(network: Network, folder: Path) -> None:
@@ -168,7 +174,7 @@ def trace_names(network: Network) -> list[str]:
 
 def _save_weights(network: Network, path: Path) -> dict[str, Stored]:
     """Write every parameter and buffer, large parameters in 16 bits; where the latter lie."""
-    large = {name for name, parameter in network.named_parameters() if parameter.numel() >= LARGE}
+    large = {name for name, parameter in network.named_parameters() if is_large(parameter)}
     tensors = {
         name: (tensor.half() if name in large else tensor).contiguous()
         for name, tensor in network.state_dict().items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container
 
 from starlette.types import Message, Receive
 
@@ -14,6 +15,8 @@ MIN_BYTES, WINDOW_S = 10_000, 10.0
 """At least this many bytes of an unfinished body must arrive in this many seconds, else 408."""
 ARRIVES_WHOLE = "capsnet.arrives_whole"
 """The extension (ASGI) of a request whose body is seen only once all of it is there."""
+HAS_ARRIVED = "capsnet.has_arrived"
+"""The extension of a request whose body is there before it is handled."""
 MOMENT_S = 0.2
 """gRPC delivers a message only when it is complete. While one arrives, it counts as 0 bytes for
 this long, and after that as `max_body_bytes`.
@@ -32,7 +35,7 @@ class Body:
         settings: limit its size and the time for it to arrive.
         receive: gives the next part.
         announced: the value of Content-Length.
-        whole: whether it is seen only once all of it is there.
+        extensions: of the request: see `ARRIVES_WHOLE` and `HAS_ARRIVED`.
     """
 
     def __init__(
@@ -41,8 +44,7 @@ class Body:
         settings: Settings,
         receive: Receive,
         announced: bytes,
-        *,
-        whole: bool = False,
+        extensions: Container[str] = (),
     ) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -50,7 +52,8 @@ class Body:
         self._share = share
         self._settings = settings
         self._receive = receive
-        self._receive_first = self._receive_whole if whole else receive
+        self._receive_first = self._receive_whole if ARRIVES_WHOLE in extensions else receive
+        self._has_arrived = HAS_ARRIVED in extensions
         # As few digits as any limit has: Python reads no number of thousands.
         self._announced = int(announced.lstrip(b"0")[:20] or 0) if announced.isdigit() else 0
         self._arrived = 0
@@ -96,6 +99,8 @@ class Body:
 
     async def _receive_in_time(self) -> Message:
         share, message = self._share, None
+        if self._has_arrived and not share.refused:
+            return await self._receive()
         try:
             async with asyncio.timeout_at(min(self._deadline, self._window_ends)) as share.waiting:
                 message = None if share.refused else await self._receive_first()

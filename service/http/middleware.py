@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import MalformedRequest
-from service.http.body import ARRIVES_WHOLE, Body
+from service.http.body import Body
 from service.http.context import Context
 from service.http.keys import KEY_HEADER
 from service.http.problems import PROBES, REQUEST_ID, respond
@@ -113,9 +113,8 @@ class Middleware:
             await send(message)
 
         announced, client = headers.get(b"content-length", b""), _address(scope)
-        whole = ARRIVES_WHOLE in scope.get("extensions", ())
         share = scope["state"]["share"] = self.context.budget.share(client)
-        body = Body(share, self.settings, receive, announced, whole=whole)
+        body = Body(share, self.settings, receive, announced, scope.get("extensions", ()))
         self.metrics.begin_request()
         try:
             self.sites.check(method, headers)

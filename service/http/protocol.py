@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from service.budget import Budget, Share
 from service.errors import Busy
+from service.http.body import HAS_ARRIVED
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 65_536
@@ -73,6 +74,8 @@ class Http1(HttpToolsProtocol):
         """Runs while a long answer is not taken."""
         self._head_is_complete = True
         """Whether no head is being read."""
+        self._message_is_complete = True
+        """Whether no request is arriving."""
         self._pending_bytes = 0
         """Bytes parsed since the last complete head, body part or message."""
         self._unparsed = b""
@@ -122,6 +125,8 @@ class Http1(HttpToolsProtocol):
             self._feed(piece)
             self._check_lengths()
         self._unparsed = b"" if self._refusal else bytes(rest)
+        if not (self._message_is_complete or self._refusal or self._timer):
+            self._start_timer()
 
     def _feed(self, data: bytes | memoryview) -> None:
         try:
@@ -165,8 +170,7 @@ class Http1(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._head_is_complete = False
         self._pending_bytes = 0
-        if self._timer is None:
-            self._start_timer()
+        self._message_is_complete = False
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -203,6 +207,7 @@ class Http1(HttpToolsProtocol):
         """Mark the body as complete, unless it was not read."""
         self._pending_bytes = 0
         if not self._refusal and not self.parser.should_upgrade():
+            self._message_is_complete = True
             self._stop_timer()
             super().on_message_complete()
 
@@ -223,8 +228,11 @@ class Http1(HttpToolsProtocol):
         async def run(scope: Any, receive: Any, send: Any) -> None:
             async def send_and_wait(message: Any) -> None:
                 await send(message)
-                await self.flow.drain()
+                if self.flow.write_paused:
+                    await self.flow.drain()
 
+            if not cycle.more_body:
+                scope["extensions"] = {HAS_ARRIVED: {}}
             await app(scope, receive, send_and_wait)
 
         self._running = cycle

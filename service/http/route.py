@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import lru_cache, wraps
 from itertools import takewhile
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -15,6 +15,7 @@ from fastapi import Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
 from model.bundle import Manifest
@@ -239,16 +240,22 @@ def _read(model: type[Query], request: Request) -> Query:
     Raises:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
-    if request.scope["query_string"].count(b"&") >= _MAX_PARAMETERS:
+    return _parse(model, request.scope["query_string"], tuple(request.path_params.items()))
+
+
+@lru_cache
+def _parse(model: type[Query], query_string: bytes, of_path: tuple[tuple[str, Any], ...]) -> Query:
+    """Parse a query string. The result is cached, because clients repeat theirs."""
+    if query_string.count(b"&") >= _MAX_PARAMETERS:
         raise InvalidParameter(f"a query has at most {_MAX_PARAMETERS} parameters")
-    query = request.query_params
-    known = (model.model_fields.keys() | model.former.keys()) - request.path_params.keys()
+    query, path = QueryParams(query_string), dict(of_path)
+    known = (model.model_fields.keys() | model.former.keys()) - path.keys()
     for name in query.keys() - (known - model.of_path):
         raise InvalidParameter(f"unknown parameter {name[:64]}", parameter=name[:64])
     values: dict[str, Any] = {model.former.get(name, name): text for name, text in query.items()}
     lists = {name: query.getlist(name) for name in model.lists & values.keys()}
     try:
-        return model.model_validate({**values, **lists, **request.path_params})
+        return model.model_validate({**values, **lists, **path})
     except ValidationError as error:
         raise invalid(error) from error
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import defaultdict
 from contextvars import ContextVar
 
 from opentelemetry import trace
+
+from service.telemetry.tracing import current_span
 
 _current: ContextVar[dict[str, float] | None] = ContextVar("timings", default=None)
 
@@ -24,7 +25,7 @@ def record(stage: str, seconds: float, *, ended_s_ago: float = 0) -> None:
     collected = _current.get()
     if collected is not None:
         collected[stage] += seconds
-    if "opentelemetry.sdk" in sys.modules and trace.get_current_span().is_recording():
+    if current_span():
         ended = time.time_ns() - round(1e9 * ended_s_ago)
         started = ended - round(1e9 * seconds)
         trace.get_tracer(__name__).start_span(stage, start_time=started).end(ended)

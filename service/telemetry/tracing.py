@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections.abc import Collection
 
 from fastapi.telemetry import TelemetryConfig
@@ -26,6 +27,14 @@ _HIDDEN = "REDACTED"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
+def current_span() -> trace.Span | None:
+    """The span of the request that this task works for, if traces are recorded."""
+    if "opentelemetry.sdk" not in sys.modules:
+        return None
+    span = trace.get_current_span()
+    return span if span.is_recording() else None
+
+
 def hide_target(scope: Scope) -> None:
     """Leave only the route's template in the span of a request: the rest may hold a key."""
     span = trace.get_current_span()
@@ -36,8 +45,7 @@ def hide_target(scope: Scope) -> None:
 
 def name_route(method: str, path: str) -> None:
     """Name the span of a request by its route."""
-    span = trace.get_current_span()
-    if span.is_recording():
+    if span := current_span():
         span.set_attribute("http.route", path)
         span.update_name(f"{method} {path}")
 
