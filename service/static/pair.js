@@ -102,7 +102,7 @@ export function pairPads(panel, { models, fail }) {
   const [first, second] = places.map((place, index) => titled(["First digit", "Second digit"][index], place));
   const both = titled("Both digits", make("div", { class: "paper" }, image, hint), right.row, down.row);
   const parts = make("div", { class: "pair-parts" }, make("div", { class: "story pair" }, first, second, both), result);
-  panel.append(message, explained("segment"), parts, routing);
+  panel.append(message, parts, routing, explained("segment"));
   models.then((found) => {
     if (!found?.pair.length) return;
     for (const pad of pads) pad.offer(DIGITS);

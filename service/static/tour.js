@@ -127,6 +127,7 @@ function point(part) {
 }
 
 find("open-tour").addEventListener("click", begin);
-card.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") end();
+document.addEventListener("keydown", ({ key, target }) => {
+  const running = !card.hidden && !card.classList.contains("offer") && !document.querySelector("dialog[open]");
+  if (key === "Escape" && (running || card.contains(target))) end();
 });

@@ -97,7 +97,7 @@ def test_each_slider_is_seen_with_the_reconstruction(
 def test_the_tour_shows_what_it_asks_to_watch(
     size: str, browser: Browser, service_url: str
 ) -> None:
-    """In its third step a slider and the reconstruction are in the window, not under the card."""
+    """A slider and the reconstruction are not under its card, and Escape on the slider ends it."""
     window = SIZES[size]["viewport"]
     options = {**SIZES[size], "reduced_motion": "reduce"}
     with open_playground(browser, service_url, first_visit=True, **options) as playground:
@@ -110,6 +110,11 @@ def test_the_tour_shows_what_it_asks_to_watch(
         card = box_of(page.locator("#tour"), window)
         for part in (page.locator(PREVIEW), page.locator("#pose input").first):
             assert not overlap(card, box_of(part, window))
+        page.locator("#pose input").first.focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Escape")
+        assert page.locator("#tour").is_hidden()
+        assert "range" == page.locator(":focus").get_attribute("type")
 
 
 @pytest.mark.parametrize("size", ["laptop", "phone"])
