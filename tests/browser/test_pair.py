@@ -12,6 +12,7 @@ from model.bundle import MANIFEST, Bundle
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.browser.playground import Playground, open_playground
+from tests.browser.test_sizes import SIZES, box_of, overlap
 from tests.browser.test_visitors import HAND_OVER
 from tests.processes import SOURCE, running
 
@@ -157,4 +158,23 @@ def test_on_a_phone_the_result_stands_by_the_pads(browser: Browser, pair_url: st
         assert all(box and box["y"] + box["height"] <= 844 for box in boxes)
         assert "2 px" == playground.page.locator("output[for=right]").inner_text()
         assert 390 == playground.page.evaluate("document.documentElement.scrollWidth")
+        assert [] == playground.complaints
+
+
+@pytest.mark.parametrize("size", ["laptop", "phone"])
+def test_the_tour_ends_with_both_digits_in_view(size: str, browser: Browser, pair_url: str) -> None:
+    """Its last step shows the digits apart, not under the card."""
+    options = {**SIZES[size], "reduced_motion": "reduce"}
+    with open_playground(browser, pair_url, first_visit=True, **options) as playground:
+        page = playground.page
+        page.get_by_role("button", name="Start the tour").click()
+        while page.get_by_role("button", name="Next").count():
+            page.get_by_role("button", name="Next").click()
+        page.get_by_role("heading", name="Two digits").first.wait_for()
+        page.locator("#pair .apart canvas").last.wait_for()
+        card = box_of(page.locator("#tour"), SIZES[size]["viewport"])
+        for canvas in page.locator("#pair .apart canvas").all():
+            assert not overlap(card, box_of(canvas, SIZES[size]["viewport"]))
+        page.keyboard.press("Escape")
+        assert page.locator("#tour").is_hidden()
         assert [] == playground.complaints
