@@ -39,9 +39,9 @@ install-training: $(VENV)/.dev ## Install what `python -m training` and developm
 ray: $(VENV)/.ray ## Serve with REPLICAS replicas on Ray Serve (ARGS="--model mnist ...").
 	$(BIN)/python -m deploy.ray --host $(HOST) --port $(PORT) --replicas $(REPLICAS) $(ARGS)
 
+# Four at once, also on two cores: tests wait for services, browsers and clocks half of the time.
 test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need data sets.
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
-		--no-loadscope-reorder --timeout 300 $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --timeout 300 $(ARGS)
 
 test-cpu: ## Run the service's tests where only the extra cpu and pytest are installed.
 	@$(PYTHON) -m venv $(CPU_VENV) && $(CPU_VENV)/bin/python -m pip install --quiet \
@@ -100,7 +100,8 @@ fire: $(VENV)/.dev ## Load, faults and malice, with figures; half an hour.
 	$(BIN)/python -m tests.fire $(ARGS)
 
 slow: $(VENV)/.dev ## Train on three folders of pictures and follow the tutorials to their ends.
-	$(BIN)/python -m pytest tests/test_families.py tests/test_add_view.py tests/training/test_own_pictures.py -m "slow" $(ARGS)
+	$(BIN)/python -m pytest tests/test_families.py tests/test_add_view.py tests/training/test_own_pictures.py \
+		tests/browser/test_drawing.py -m "slow" $(ARGS)
 
 release-check: $(VENV)/.dev ## Send the 10,000 test pictures over HTTP; expect evaluate's score.
 	@test -n "$$CAPSNET_DATA_DIR" || { echo "CAPSNET_DATA_DIR must name the data sets' folder"; exit 1; }

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -20,6 +21,7 @@ from model.bundle import Bundle, write_manifest
 from model.runtime import Runtime
 from service.pictures import SAMPLES
 from service.settings import Settings
+from tests.processes import SOURCE, running
 from tests.serving import serve
 
 ROOT = Path(__file__).parent.parent
@@ -55,8 +57,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """One thread here and in what tests start: the tests themselves run side by side."""
+    """One thread here and in what tests start: the tests themselves run side by side.
+
+    Python starts as it does for users: it keeps what it compiled, so that the next start is
+    shorter, and buffers what it writes.
+    """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
+        os.environ.pop(name, None)
+    sys.dont_write_bytecode = False
 
 
 @pytest.fixture(scope="session")
@@ -227,6 +236,13 @@ def settings(strokes_bundle_path: Path, colour_bundle_path: Path) -> Settings:
 def client(settings: Settings) -> Iterator[TestClient]:
     """The running service; an unexpected exception in it fails the test."""
     with serve(settings) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Iterator[httpx.Client]:
+    """The service as `make serve` starts it, with all bundles that ship, for whatever reads."""
+    with running(lambda _: SOURCE, {}) as (_, client):
         yield client
 
 

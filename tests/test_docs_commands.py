@@ -15,10 +15,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from typer.main import get_command
@@ -112,13 +112,9 @@ def ask(page: str, url: str, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def url(shipped: httpx.Client) -> str:
     """The service with all bundles that ship, where docs say localhost:8000."""
-    with running(lambda _: SOURCE, {"CAPSNET_DEVICE": "cpu", "CAPSNET_WORKERS": "1"}) as (
-        _,
-        client,
-    ):
-        yield str(client.base_url).removeprefix("http://")
+    return str(shipped.base_url).removeprefix("http://")
 
 
 @pytest.mark.parametrize("page", pages_with("curl ", "capsnet "))

@@ -8,13 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from service.pictures import SAMPLES
-from tests.processes import SOURCE, running
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -29,11 +28,9 @@ CapsNet().classify(["4.png"]).label
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def url(shipped: httpx.Client) -> str:
     """The service with all bundles that ship."""
-    settings = {"CAPSNET_DEVICE": "cpu", "CAPSNET_WORKERS": "1"}
-    with running(lambda _: SOURCE, settings) as (_, client):
-        yield str(client.base_url)
+    return str(shipped.base_url)
 
 
 def start(example: Path, *arguments: str, url: str = "") -> subprocess.CompletedProcess[str]:

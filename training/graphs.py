@@ -6,7 +6,10 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
+from functools import cache
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,8 @@ from model.capsnet import Network, family_of
 from model.outputs import ClassTrace, Encoding, LayerTrace
 
 LARGE = 1024
-"""A weight of at least this many elements is stored in 16 bits."""
+"""A matrix or kernel of at least this many elements is stored in 16 bits. Biases and norms stay as
+they are: rounded, a norm would no longer be what `fold_norms` made of it."""
 OPSET = 20
 _FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum", "Scatter", "ScatterElements", "ScatterND"}
 """Operators that are refused: shapes and control flow, which CUDA graphs cannot capture,
@@ -107,8 +111,13 @@ def _without_folded(network: Network) -> Network:
 def round_weights(network: Network) -> None:
     """Round a network's large weights in place to 16 bits, as a bundle holds them."""
     for parameter in network.parameters():
-        if parameter.numel() >= LARGE:
+        if is_large(parameter):
             parameter.copy_(parameter.half())
+
+
+def is_large(parameter: Tensor) -> bool:
+    """Whether a bundle holds a parameter in 16 bits."""
+    return parameter.ndim > 1 and parameter.numel() >= LARGE
 
 
 def write_graphs(network: Network, folder: Path) -> None:
@@ -166,7 +175,7 @@ def trace_names(network: Network) -> list[str]:
 
 def _save_weights(network: Network, path: Path) -> dict[str, Stored]:
     """Write every parameter and buffer, large parameters in 16 bits; where the latter lie."""
-    large = {name for name, parameter in network.named_parameters() if parameter.numel() >= LARGE}
+    large = {name for name, parameter in network.named_parameters() if is_large(parameter)}
     tensors = {
         name: (tensor.half() if name in large else tensor).contiguous()
         for name, tensor in network.state_dict().items()
@@ -222,6 +231,18 @@ def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: 
     graph.graph.node.extend(nodes)
 
 
+@cache
+def _read_operators_once() -> None:
+    """Have the exporter keep the list of operators that it knows.
+
+    It would parse the sources of all of them for each graph. Where another version of torch has no
+    such function, it does.
+    """
+    with suppress(ImportError, AttributeError):
+        used = import_module("torch.onnx._internal._lazy_import").onnxscript_apis
+        used.get_torchlib_ops = cache(used.get_torchlib_ops)
+
+
 def to_onnx(
     module: nn.Module,
     inputs: Mapping[str, Tensor],
@@ -234,6 +255,7 @@ def to_onnx(
     if any_size:
         axes |= {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    _read_operators_once()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(

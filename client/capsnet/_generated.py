@@ -388,6 +388,7 @@ class RivalsAnswer(Answer):
     input: Image.Image
     """The image as the network saw it."""
     classes: list[Rival]
+    """The classes, the most present first."""
     best_drawn: int
     """The label with the smallest error among these."""
 
@@ -445,10 +446,11 @@ class NeighboursAnswer(Answer):
     """Whether images are drawn by the decoder from their poses, because the bundle does not
     contain the images."""
     typical_distance: float
-    """Median distance, in the class, of a training image from the nearest other one."""
+    """Median distance between a training image of the class and the nearest other one."""
     neighbours: list[Neighbour]
+    """Training images of the class, the nearest first."""
     prototypes: list[Prototype]
-    """The prototypes, those of most images first."""
+    """Typical training images of the class, the one that stands for most first."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -648,8 +650,7 @@ class Rival(Answer):
     length: float
     """Presence of the class, in [0, 1]."""
     error: float
-    """Share of the image that its reconstruction misses: squared differences over (squared
-    pixels + 1), summed."""
+    """Share of the image x that its reconstruction y misses: Σ(x-y)² / (Σx² + 1)."""
     reconstruction: Image.Image
 
 
@@ -987,7 +988,7 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dim: the pose dimension to move, below D.
+            dim: the pose dimension to move, counted from 0.
             delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
@@ -1062,7 +1063,7 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: dimensions below D, each once; default: all.
+            dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
             step: from delta to delta; by default `0.05`.
@@ -1194,7 +1195,7 @@ class CapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> EquivarianceAnswer:
-        """Transform an image step by step and encode each.
+        """Transform an image step by step and encode each step.
 
         In an equivariant network, the length stays and the pose changes with the image. The path
         of the pose lies in the plane of the two directions in which the pose varies most. Each
@@ -1266,7 +1267,7 @@ class CapsNetMethods:
                 fifth of the image's shorter side.
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, below D. The default is the presence.
+            dim: the pose dimension to watch, counted from 0. The default is the presence.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -1798,7 +1799,7 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dim: the pose dimension to move, below D.
+            dim: the pose dimension to move, counted from 0.
             delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
@@ -1873,7 +1874,7 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: dimensions below D, each once; default: all.
+            dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
             step: from delta to delta; by default `0.05`.
@@ -2005,7 +2006,7 @@ class AsyncCapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> EquivarianceAnswer:
-        """Transform an image step by step and encode each.
+        """Transform an image step by step and encode each step.
 
         In an equivariant network, the length stays and the pose changes with the image. The path
         of the pose lies in the plane of the two directions in which the pose varies most. Each
@@ -2077,7 +2078,7 @@ class AsyncCapsNetMethods:
                 fifth of the image's shorter side.
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, below D. The default is the presence.
+            dim: the pose dimension to watch, counted from 0. The default is the presence.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -2477,7 +2478,7 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dim: the pose dimension to move, below D.
+            dim: the pose dimension to move, counted from 0.
             delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
@@ -2552,7 +2553,7 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: dimensions below D, each once; default: all.
+            dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
             step: from delta to delta; by default `0.05`.
@@ -2684,7 +2685,7 @@ class DrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Transform an image step by step and encode each.
+        """Transform an image step by step and encode each step.
 
         In an equivariant network, the length stays and the pose changes with the image. The path
         of the pose lies in the plane of the two directions in which the pose varies most. Each
@@ -2756,7 +2757,7 @@ class DrawingsMethods:
                 fifth of the image's shorter side.
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, below D. The default is the presence.
+            dim: the pose dimension to watch, counted from 0. The default is the presence.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -3032,7 +3033,7 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dim: the pose dimension to move, below D.
+            dim: the pose dimension to move, counted from 0.
             delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
@@ -3107,7 +3108,7 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: dimensions below D, each once; default: all.
+            dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
             step: from delta to delta; by default `0.05`.
@@ -3239,7 +3240,7 @@ class AsyncDrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Transform an image step by step and encode each.
+        """Transform an image step by step and encode each step.
 
         In an equivariant network, the length stays and the pose changes with the image. The path
         of the pose lies in the plane of the two directions in which the pose varies most. Each
@@ -3311,7 +3312,7 @@ class AsyncDrawingsMethods:
                 fifth of the image's shorter side.
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, below D. The default is the presence.
+            dim: the pose dimension to watch, counted from 0. The default is the presence.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET

@@ -202,6 +202,11 @@ class Runtime:
             wanted = "encoder.batch"
         return wanted if wanted in graphs else "encoder"
 
+    @property
+    def encoder_roles(self) -> set[GraphRole]:
+        """The roles of all graphs that encode on this device."""
+        return {self.encoder_role(rows) for rows in range(1, self.max_encode_rows + 1)}
+
     def encoder_padding(self, rows: int) -> int:
         """Return the number of padding rows that are computed with `rows` images."""
         return self._encoder(rows).padding(rows)
@@ -213,7 +218,7 @@ class Runtime:
     def _use_cpu(self) -> None:
         """Batches run as they come."""
         self.cuda, cpu = None, self._cpu
-        roles = self._encoder_roles()
+        roles = self.encoder_roles
         self._encoders: dict[GraphRole, Session] = {
             role: cpu.open(self.bundle.graph(role), lone=role == "encoder" and len(roles) > 1)
             for role in roles
@@ -225,7 +230,7 @@ class Runtime:
         """Batches are padded to buckets, and buckets are captured as CUDA graphs."""
         cuda = self.cuda = CudaDevice(self._cuda_options)
         encode = partial(cuda.open_bucketed, max_rows=self.max_encode_rows)
-        self._encoders = {role: encode(self.bundle.graph(role)) for role in self._encoder_roles()}
+        self._encoders = {role: encode(self.bundle.graph(role)) for role in self.encoder_roles}
         decode = partial(cuda.open_bucketed, max_rows=self.max_decode_rows)
         self._decoder = self._open("decoder", decode)
         self._routing = self._open("routing", cuda.open)
@@ -233,9 +238,6 @@ class Runtime:
     def _open(self, role: GraphRole, open_graph: Callable[[Path], Session]) -> Session | None:
         graphs = self.bundle.manifest.graphs
         return open_graph(self.bundle.graph(role)) if role in graphs else None
-
-    def _encoder_roles(self) -> set[GraphRole]:
-        return {self.encoder_role(rows) for rows in range(1, self.max_encode_rows + 1)}
 
     def _encoder(self, rows: int) -> Session:
         return self._encoders[self.encoder_role(min(rows, self.max_encode_rows))]

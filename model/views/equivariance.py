@@ -225,7 +225,7 @@ class EquivarianceAnswer(CapsuleAnswer):
 
 
 async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) -> EquivarianceAnswer:
-    """Transform an image step by step and encode each.
+    """Transform an image step by step and encode each step.
 
     In an equivariant network, the length stays and the pose changes with the image. The path of the
     pose lies in the plane of the two directions in which the pose varies most. Each image and each

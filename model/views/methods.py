@@ -144,7 +144,7 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dim: the pose dimension to move, below D.
+            dim: the pose dimension to move, counted from 0.
             delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -189,7 +189,7 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: dimensions below D, each once; default: all.
+            dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
             step: from delta to delta; by default `0.05`.
@@ -287,7 +287,7 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> EquivarianceAnswer:
-        """Transform an image step by step and encode each.
+        """Transform an image step by step and encode each step.
 
         In an equivariant network, the length stays and the pose changes with the image. The path
         of the pose lies in the plane of the two directions in which the pose varies most. Each
@@ -351,7 +351,7 @@ class ViewMethods:
                 fifth of the image's shorter side.
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, below D. The default is the presence.
+            dim: the pose dimension to watch, counted from 0. The default is the presence.
             target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the

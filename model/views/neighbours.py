@@ -168,10 +168,15 @@ class NeighboursAnswer(CapsuleAnswer):
         "does not contain the images."
     )
     typical_distance: Number = Field(
-        description="Median distance, in the class, of a training image from the nearest other one."
+        description="Median distance between a training image of the class and the nearest other "
+        "one."
     )
-    neighbours: list[Neighbour]
-    prototypes: list[Prototype] = Field(description="The prototypes, those of most images first.")
+    neighbours: list[Neighbour] = Field(
+        description="Training images of the class, the nearest first."
+    )
+    prototypes: list[Prototype] = Field(
+        description="Typical training images of the class, the one that stands for most first."
+    )
     image: Inner[Floats]
     """The image itself, (C, H, W)."""
 

@@ -149,7 +149,8 @@ class OcclusionQuery(TargetQuery):
         json_schema_extra={"x-unit": "px"},
     )
     dim: Index | None = Field(
-        None, description="The pose dimension to watch, below D. The default is the presence."
+        None,
+        description="The pose dimension to watch, counted from 0. The default is the presence.",
     )
 
     max_rows = MAX_PATCHES

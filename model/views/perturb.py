@@ -19,7 +19,7 @@ class PerturbQuery(TargetQuery):
     """The parameters of `perturb`."""
 
     scale: Scale = 1
-    dim: Index = Field(description="The pose dimension to move, below D.", examples=[4])
+    dim: Index = Field(description="The pose dimension to move, counted from 0.", examples=[4])
     delta: Delta = Field(
         description="The change of this dimension, in the paper -0.25 to 0.25.", examples=[0.1]
     )

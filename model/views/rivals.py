@@ -67,8 +67,7 @@ class Rival(Part):
     class_name: str
     length: Number = Field(description="Presence of the class, in [0, 1].")
     error: Number = Field(
-        description="Share of the image that its reconstruction misses: squared differences over "
-        "(squared pixels + 1), summed."
+        description="Share of the image x that its reconstruction y misses: Σ(x-y)² / (Σx² + 1)."
     )
     reconstruction: DataUrl
 
@@ -77,7 +76,7 @@ class RivalsAnswer(CapsuleAnswer):
     """The reconstructions of all classes, the most present class first."""
 
     input: DataUrl = Field(description="The image as the network saw it.")
-    classes: list[Rival]
+    classes: list[Rival] = Field(description="The classes, the most present first.")
     best_drawn: int = Field(description="The label with the smallest error among these.")
     presence: Inner[str]
     """The word for it."""

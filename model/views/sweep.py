@@ -90,7 +90,7 @@ class SweepQuery(TargetQuery):
         None,
         min_length=1,
         max_length=MAX_IMAGES,
-        description="Dimensions below D, each once; default: all.",
+        description="Dimensions, counted from 0, each once; default: all.",
         json_schema_extra={"uniqueItems": True},
     )
     start: Delta = Field(-0.25, description="First delta.")

@@ -147,6 +147,7 @@ def open_candidate(folder: Path) -> None:
     import numpy as np  # noqa: PLC0415  the process is bound to its parent before
 
     from model.bundle import Bundle  # noqa: PLC0415
+    from model.bundle.manifest import ANY_SIZE  # noqa: PLC0415
     from model.runtime import Runtime  # noqa: PLC0415
     from model.runtime.cpu import open_session  # noqa: PLC0415
 
@@ -155,7 +156,8 @@ def open_candidate(folder: Path) -> None:
     if manifest.neighbours and manifest.neighbours.gallery:
         manifest.neighbours.gallery.check_sheet(manifest.image_shape)
     runtime = Runtime(bundle, device="cpu", threads=1)
-    for role in manifest.graphs:  # also those of other devices
+    loaded = {"decoder", "routing", ANY_SIZE, *runtime.encoder_roles}
+    for role in manifest.graphs.keys() - loaded:  # those of other devices and precisions
         open_session(bundle.graph(role), threads=1)
     encoding = runtime.encode(np.zeros((1, *manifest.image_shape), np.float32))
     shapes = [array.shape for array in encoding]

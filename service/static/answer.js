@@ -3,6 +3,10 @@
 import { chart } from "./chart.js";
 import { make, pixels } from "./dom.js";
 
+/** The field that the page calls by the network's own word. */
+const PRESENCE = "length";
+/** What moves by itself. */
+const MOVING = ["animation"];
 /** What the page shows elsewhere, or what is no finding. */
 const KNOWN = new Set(["model", "version", "label", "class_name", "length", "fit", "second_fit", "input", "licence", "source", "notes"]);
 
@@ -11,13 +15,21 @@ const KNOWN = new Set(["model", "version", "label", "class_name", "length", "fit
  *
  * @param {any} schema of the answer
  * @param {any} answer
- * @param {{names: string[], leave?: string[]}} options names of the classes, and fields that are not to be shown
+ * @param {{names: string[], presence: string, leave?: string[]}} options names of the classes, the word for their
+ *   presence, and fields that are not to be shown
  * @returns {Node[]}
  */
-export function renderAnswer(schema, answer, { names, leave = [] }) {
+export function renderAnswer(schema, answer, { names, presence, leave = [] }) {
+  const say = wordsFor(answer.class_name, presence);
+  const hidden = new Set([...KNOWN, ...leave, ...(matchMedia("(prefers-reduced-motion: reduce)").matches ? MOVING : [])]);
   const fields = Object.entries(answer)
-    .filter(([name, value]) => !KNOWN.has(name) && !leave.includes(name) && value !== null)
-    .map(([name, value]) => ({ name, value, text: textOf(schema.properties?.[name]) }));
+    .filter(([name, value]) => !hidden.has(name) && value !== null)
+    .map(([name, value]) => ({
+      name: say(words(name)),
+      value,
+      text: say(textOf(schema.properties?.[name])),
+      parts: Object.entries(schema.properties?.[name]?.items?.properties ?? {}).map(([part, property]) => [part, say(textOf(property))]),
+    }));
   const of = (kind) => fields.filter(({ value }) => kind(value));
   const facts = of((value) => typeof value === "number" || typeof value === "boolean" || (typeof value === "string" && !isPicture(value)));
   return [
@@ -25,7 +37,9 @@ export function renderAnswer(schema, answer, { names, leave = [] }) {
     ...of((value) => isList(value, isPicture)).map(({ name, value, text }) =>
       gallery(name, text, value.map((one, place) => picture(one, String(place + 1)))),
     ),
-    ...of((value) => isList(value, hasPicture)).map(({ name, value, text }) => gallery(name, text, value.map(card))),
+    ...of((value) => isList(value, hasPicture)).map(({ name, value, text, parts }) =>
+      gallery(name, [text, ...figuresOf(parts, value[0])].join(" "), value.map((one) => card(one, say))),
+    ),
     ...curves(of((value) => isList(value, (one) => typeof one === "number")), answer, names),
     ...(facts.length ? [make("dl", { class: "findings" }, ...facts.flatMap(finding))] : []),
   ];
@@ -54,10 +68,10 @@ function curves(lists, answer, names) {
     const marked = answer.labels?.length === value.length ? answer.labels.map((label) => label !== answer.label) : [];
     const others = marked.some(Boolean) ? [make("p", { class: "quiet" }, `Ringed: ${listed(answer.labels, answer.label, names)} is more present.`)] : [];
     const values = along.length ? first.value : value.map((_, place) => place + 1);
-    const label = (at) => `${along.length ? `${words(first.name)} ` : ""}${Math.round(100 * at) / 100}`;
+    const label = (at) => `${along.length ? `${first.name} ` : ""}${Math.round(100 * at) / 100}`;
     const top = Math.max(1, ...value);
     const low = Math.min(0, ...value);
-    return make("div", { class: "curve-of" }, chart({ title: text || words(name), values, heights: value, top, low, label, unit: "", marked }), ...others);
+    return make("div", { class: "curve-of" }, chart({ title: text || name, values, heights: value, top, low, label, unit: "", marked }), ...others);
   });
 }
 
@@ -66,7 +80,7 @@ function listed(labels, label, names) {
 }
 
 function gallery(name, text, figures) {
-  const title = make("h3", {}, words(name));
+  const title = make("h3", {}, name);
   return make("div", { class: "gallery" }, title, ...(text ? [make("p", { class: "quiet" }, text)] : []), make("div", { class: "row" }, ...figures));
 }
 
@@ -74,11 +88,17 @@ function picture(source, caption) {
   return make("figure", {}, make("div", { class: "paper" }, pixels(source)), make("figcaption", {}, caption));
 }
 
+/** What the figures of a card mean. */
+function figuresOf(parts, fields) {
+  const told = parts.filter(([name, text]) => text && name !== PRESENCE && typeof fields[name] === "number");
+  return told.map(([name, text]) => `${words(name).replace(/^./, (first) => first.toUpperCase())}: ${text.replace(/^./, (first) => first.toLowerCase())}`);
+}
+
 /** A picture with what is known of it. */
-function card(fields) {
+function card(fields, say) {
   const figures = Object.entries(fields).filter(([name, value]) => typeof value === "number" && name !== "label");
   const figure = picture(Object.values(fields).find(isPicture), "");
-  const lines = figures.map(([name, value]) => make("span", {}, `${words(name)} ${short(value)}`));
+  const lines = figures.map(([name, value]) => make("span", {}, `${say(words(name))} ${short(value)}`));
   const head = fields.class_name === undefined ? [] : [make("strong", {}, fields.class_name)];
   figure.lastChild.replaceChildren(...head, ...lines);
   return figure;
@@ -86,11 +106,20 @@ function card(fields) {
 
 function finding({ name, value, text }) {
   const shown = typeof value === "number" ? short(value) : typeof value === "boolean" ? (value ? "yes" : "no") : value;
-  return [make("dt", {}, words(name)), make("dd", {}, shown, ...(text ? [" ", make("span", { class: "quiet" }, text)] : []))];
+  return [make("dt", {}, name), make("dd", {}, shown, ...(text ? [" ", make("span", { class: "quiet" }, text)] : []))];
 }
 
 function short(value) {
   return String(Number.isInteger(value) ? value : Math.abs(value) < 10 ? value.toFixed(2) : value.toFixed(1)).replace("-", "−");
+}
+
+/** Says what class "the class" is, and calls the presence as the network does. */
+function wordsFor(name, presence) {
+  return (text) =>
+    text
+      .replace(/\b(of|in) the class\b/g, name === undefined ? "$&" : `$1 ${name}`)
+      .replace(new RegExp(`\\b${PRESENCE}\\b`, "g"), presence)
+      .replace(/^Presence\b/, presence.replace(/^./, (first) => first.toUpperCase()));
 }
 
 function words(name) {

@@ -3,6 +3,7 @@
 import { recall, remember } from "./address.js";
 import { ask, upload } from "./api.js";
 import { make, pixels } from "./dom.js";
+import { explained } from "./explained.js";
 import { latest } from "./latest.js";
 import { stillBars } from "./lengths.js";
 import { offers } from "./models.js";
@@ -36,6 +37,7 @@ export async function drawCompare(scene, others, wanted) {
   await fill();
   return [
     make("p", { class: "lead" }, "The same picture through two networks: lengths, reconstruction and sweep."),
+    explained("compare"),
     make("p", { class: "choice" }, make("label", { for: "other" }, `${scene.model.name} and`), " ", choice),
     result,
   ];

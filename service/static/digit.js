@@ -4,7 +4,7 @@ import { recall, recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
 import { find, make } from "./dom.js";
 import { latest } from "./latest.js";
-import { markTarget, showClasses, showPrediction } from "./lengths.js";
+import { COVERAGE, markTarget, showClasses, showPrediction } from "./lengths.js";
 import { Lenses } from "./lenses.js";
 import { comparable, describe, dimensionMeanings, forPhotos, missing, offers, share } from "./models.js";
 import { showNeighbours } from "./neighbours.js";
@@ -25,8 +25,6 @@ const decode = decoder((image, { scene: moved }) => {
   if (moved === scene) showMoved(image);
 }, complain);
 
-/** The set of labels that is shown holds the true one this often, for pictures like those of the training. */
-const COVERAGE = 0.95;
 let models = [];
 /**
  * What is looked at: {model, picture, prediction, target}, with {decoded, input} where the network has poses;

@@ -13,6 +13,7 @@ const PARAGRAPHS = {
   rivals: "rivals-why-not-another-class",
   neighbours: "neighbours-what-does-it-look-like-to-the-network",
   morph: "morph-what-lies-between-two-poses",
+  compare: "compare-what-do-two-networks-make-of-one-image",
   segment: "two-digits-which-strokes-belong-to-which",
 };
 

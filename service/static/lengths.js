@@ -6,6 +6,8 @@ const list = find("lengths");
 const verdict = find("verdict");
 const novelty = find("novelty");
 const MOST_NAMES = 3;
+/** The set of labels that is shown holds the true one this often, for pictures like those of the training. */
+export const COVERAGE = 0.95;
 /** What the bars are: "length", "activation" or "probability". */
 let presence = "length";
 /** The novelty score above which a picture is novel; undefined where there is no rule. */
@@ -68,8 +70,11 @@ export function showPrediction(prediction) {
 function sentence({ class_name: name, length, labels, probability }) {
   const sure = probability === undefined ? "" : `, probability ${probability.toFixed(2)}`;
   const answer = labels ? anyOf(labels.map((one) => one.class_name)) : name;
-  const quiet = make("span", { class: "quiet" }, `${presence} ${length.toFixed(2)}${sure}`);
-  return [make("strong", {}, answer), " ", quiet];
+  const unsure = labels?.length > 1;
+  const figures = `${unsure ? `${name}: ` : ""}${presence} ${length.toFixed(2)}${sure}`;
+  const meaning = `For ${Math.round(100 * COVERAGE)} % of images like those of the training, the true class is in such a set.`;
+  const lines = [figures, ...(unsure ? [meaning] : [])].map((line) => make("span", { class: "quiet" }, line));
+  return [make("strong", {}, answer), " ", ...lines];
 }
 
 /** "cat or dog"; of many, the first and how many more. */

@@ -4,6 +4,8 @@ import { make } from "./dom.js";
 
 /** The change at which a colour is full. */
 export const STRONGEST = 0.25;
+/** The changes in the legend. */
+const STEPS = [0.02, 0.1, STRONGEST];
 
 /** @param {number[][]} values rows of columns @returns {HTMLCanvasElement} a pixel for each */
 export function mapOf(values) {
@@ -26,11 +28,12 @@ function strength(value) {
 
 /** The colours with the changes that they stand for. @returns {HTMLElement} */
 export function legend(below, above) {
-  const steps = [-0.25, -0.1, -0.02, 0.02, 0.1, 0.25];
-  const swatches = steps.map((step) => {
-    const swatch = make("span", { class: `swatch ${step < 0 ? "supports" : "opposes"}` });
-    swatch.style.opacity = strength(step);
-    return make("span", {}, swatch, ` ${step < 0 ? "−" : "+"}${Math.abs(step)}`);
-  });
-  return make("p", { class: "legend quiet" }, make("span", {}, below), ...swatches, make("span", {}, above));
+  const side = (word, sign) => make("span", {}, word, ...STEPS.map((step) => colourOf(sign * step)));
+  return make("p", { class: "legend quiet" }, side(below, -1), side(above, 1));
+}
+
+function colourOf(change) {
+  const swatch = make("span", { class: `swatch ${change < 0 ? "supports" : "opposes"}` });
+  swatch.style.opacity = strength(change);
+  return make("span", {}, swatch, ` ${change < 0 ? "−" : "+"}${Math.abs(change)}`);
 }

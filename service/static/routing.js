@@ -47,7 +47,7 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
   const overview = [
     make("div", { class: "maps" }, ...small.map((map, k) => map.figure(model.class_names[k]))),
     table(facts, model.presence, routing.iterations[0]),
-    make("p", { class: "quiet" }, explain(routing.iterations[0])),
+    make("p", { class: "quiet" }, explain(routing.iterations[0], everywhere)),
     ...hidden.map((layer) => layer.figure),
   ];
   return [
@@ -65,13 +65,13 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
 
 function lead(everywhere, { types }) {
   const voters = everywhere ? `Each of ${types} capsules sees the whole picture and` : "Each place in the picture";
-  const shown = everywhere ? "capsules" : "places";
-  return `${voters} votes for the classes. Votes that agree get more weight. The map shows which ${shown} support the class and which oppose it.`;
+  const shown = everywhere ? "Each cell of a map is one capsule, which supports the class or opposes it." : "A map shows which places support its class and which oppose it.";
+  return `${voters} votes for the classes. Votes that agree get more weight. ${shown}`;
 }
 
-function explain({ entropy }) {
-  const agreement =
-    "Agreement: how far the weighted votes point the same way, from −1 to 1. It is small because votes from empty places cancel out.";
+function explain({ entropy }, everywhere) {
+  const empty = everywhere ? "" : " Votes from empty places cancel out, and so can make it small.";
+  const agreement = `Agreement: how far the weighted votes point the same way, from −1 to 1.${empty}`;
   if (entropy === null) return agreement;
   return `${agreement} Entropy: how evenly capsules divide their votes among the classes, from 0 (all to one class) to 1 (evenly).`;
 }
@@ -102,8 +102,9 @@ function key() {
 
 /** Cells for support: the more, the stronger their colour. */
 class SupportMap {
-  constructor(cells, strongest) {
+  constructor(cells, strongest, opaque = 1) {
     this.strongest = strongest;
+    this.opaque = opaque; // the strongest cell
     this.cells = Array.from({ length: cells }, () => make("span"));
     this.grid = make("div", { class: "heat", "aria-hidden": "true" }, ...this.cells);
     this.paper = make("div", { class: "paper" }, this.grid);
@@ -114,7 +115,7 @@ class SupportMap {
     for (const [place, value] of support.flat().entries()) {
       const cell = this.cells[place];
       cell.className = value > 0 ? "supports" : "opposes";
-      cell.style.opacity = String(Math.sqrt(Math.abs(value) / this.strongest));
+      cell.style.opacity = String(this.opaque * Math.sqrt(Math.abs(value) / this.strongest));
     }
   }
 
@@ -137,7 +138,7 @@ class CapsuleMap extends SupportMap {
 class HeatMap extends SupportMap {
   constructor({ layers, width, height }, input, strongest) {
     const { rows, columns, field_px: field, stride_px: stride, offset_px: offset } = layers.at(-1);
-    super(rows * columns, strongest);
+    super(rows * columns, strongest, 0.75); // the picture shows through
     const share = (length, whole) => `${((100 * length) / whole).toFixed(3)}%`;
     const start = offset + (field - stride) / 2;
     Object.assign(this.grid.style, {

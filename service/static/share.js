@@ -32,7 +32,8 @@ find("copy-embed").addEventListener("click", () => {
 /** In a frame: the open lens alone, and where it comes from. */
 if (EMBEDDED.test(location.pathname)) {
   document.documentElement.classList.add("embedded");
-  const open = make("a", { target: "_blank", rel: "noopener" }, "Open in the playground");
+  document.head.append(make("base", { target: "_blank" })); // links leave the frame
+  const open = make("a", { rel: "noopener" }, "Open in the playground");
   const point = () => open.setAttribute("href", new URL(`.${location.hash}`, location.href));
   open.addEventListener("click", point);
   onTravel(point);

@@ -10,7 +10,8 @@ const MOST_DIMENSIONS = 23;
 
 /** @returns {Promise<Node[]>} */
 export async function drawSweep(scene, wanted) {
-  const lead = "Each row changes one dimension of the pose step by step. The outlined column is unchanged.";
+  const name = scene.model.class_names[scene.target];
+  const lead = `Each row changes one dimension of the pose of ${name} step by step. The outlined column is unchanged.`;
   return [make("p", { class: "lead" }, lead), explained("sweep"), await sweepTable(scene, wanted)];
 }
 

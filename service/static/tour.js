@@ -37,7 +37,7 @@ const STEPS = [
     needs: "tab-routing",
   },
   {
-    at: "#pair",
+    at: "#pair .apart",
     title: "Two digits",
     text: "Two overlapping digits make two capsules long. Each digit is reconstructed in its own colour, which shows "
       + "which strokes belong to it. One capsule cannot hold the same digit twice.",
@@ -78,8 +78,8 @@ function begin() {
 
 function go(next) {
   place = next;
-  const { at, title, text, act = () => {} } = steps[place];
-  if (at !== "#pair") find("tab-digit").click();
+  const { at, title, text, needs, act = () => {} } = steps[place];
+  if (needs !== "tab-pair") find("tab-digit").click();
   act();
   const last = place === steps.length - 1;
   show(`${place + 1} of ${steps.length}: ${title}`, text, [
@@ -127,6 +127,7 @@ function point(part) {
 }
 
 find("open-tour").addEventListener("click", begin);
-card.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") end();
+document.addEventListener("keydown", ({ key, target }) => {
+  const running = !card.hidden && !card.classList.contains("offer") && !document.querySelector("dialog[open]");
+  if (key === "Escape" && (running || card.contains(target))) end();
 });

@@ -47,13 +47,17 @@ export async function loadViews() {
       more: post.description ?? "",
       pictures: pictures(post),
       needs: post["x-needs"],
-      answer: resolve(post.responses["200"].content["application/json"].schema, components),
+      answer: resolve(post.responses["200"].content["application/json"].schema, components.schemas),
       parameters: (post.parameters ?? []).filter((one) => one.in === "query"),
     }));
 }
 
-function resolve(schema, { schemas }) {
-  return schema.$ref ? schemas[schema.$ref.split("/").at(-1)] : schema;
+/** A schema, with those of the items of its lists in place of references. */
+function resolve(schema, schemas) {
+  const follow = (one) => (one?.$ref ? schemas[one.$ref.split("/").at(-1)] : one);
+  const found = follow(schema);
+  const properties = Object.entries(found.properties ?? {}).map(([name, one]) => [name, { ...one, items: follow(one.items) }]);
+  return { ...found, properties: Object.fromEntries(properties) };
 }
 
 function draws({ responses }) {
@@ -127,7 +131,7 @@ export async function drawView(view, scene, wanted) {
     const note = NOTES[name]?.(answer, model);
     const parts = DRAWN[name]
       ? DRAWN[name].draw(answer, scene)
-      : renderAnswer(schema, answer, { names: model.class_names, leave: NOTED[name] });
+      : renderAnswer(schema, answer, { names: model.class_names, presence: model.presence, leave: NOTED[name] });
     return [...(note ? [make("p", { class: "lead finding" }, note)] : []), ...parts];
   }
 

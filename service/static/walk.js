@@ -13,6 +13,8 @@ const TRANSFORMS = {
 const THUMBNAILS = 7;
 const SIDE = 320;
 const EDGE = 34;
+/** Of the points and texts of a path. */
+const [RADIUS, LETTER, LINE] = [5, 8, 12];
 
 /** Which values an answer took, with their unit. */
 export function usedByWalk({ transform, values }) {
@@ -28,7 +30,7 @@ export function drawWalk(walk, { model, input }) {
   const angles = walk.angles_deg ?? [];
   const steepest = Math.max(30, Math.ceil(Math.max(0, ...angles) / 30) * 30);
   const presence = { title: `${model.presence} of ${walk.class_name}`, values: walk.values, heights: walk.lengths, top: 1, label, unit: "", marked };
-  const turned = { title: "angle between this pose and the pose of the untransformed picture", values: walk.values, heights: angles, top: steepest, label, unit: "°" };
+  const turned = { title: `angle between the pose of ${walk.class_name} and its pose in the untransformed picture`, values: walk.values, heights: angles, top: steepest, label, unit: "°" };
   return [
     make(
       "div",
@@ -66,6 +68,25 @@ function strip(values, input, css, label) {
   return make("div", { class: "strip", "aria-hidden": "true" }, ...figures);
 }
 
+/** Texts at some points of a path, from its ends to its middle, except those that would cover a text or a point. */
+function labelsOf(at, texts) {
+  const middle = (at.length - 1) / 2;
+  const steps = shownOf(at.length).sort((one, other) => Math.abs(other - middle) - Math.abs(one - middle));
+  const taken = at.map(([x, y]) => ({ left: x - RADIUS, right: x + RADIUS, top: y - RADIUS, bottom: y + RADIUS }));
+  const covers = (box) => taken.some((one) => box.left < one.right && one.left < box.right && box.top < one.bottom && one.top < box.bottom);
+  return steps.flatMap((step) => {
+    const [x, y] = at[step];
+    const width = texts[step].length * LETTER;
+    const places = [x + RADIUS, x - RADIUS - width].flatMap((left) =>
+      [y - RADIUS, y + RADIUS + LINE].map((bottom) => ({ left, right: left + width, top: bottom - LINE, bottom })),
+    );
+    const box = places.find((one) => one.left > 0 && one.right < SIDE && !covers(one));
+    if (!box) return [];
+    taken.push(box);
+    return [makeSvg("text", { x: box.left.toFixed(1), y: box.bottom.toFixed(1) }, texts[step])];
+  });
+}
+
 /** The path of the pose in the plane in which it varies most. */
 function pathOf({ points, explained, straightness, values, class_name: name }, label) {
   const middle = [0, 1].map((axis) => (Math.min(...points.map((one) => one[axis])) + Math.max(...points.map((one) => one[axis]))) / 2);
@@ -79,12 +100,8 @@ function pathOf({ points, explained, straightness, values, class_name: name }, l
   const summary = `path of the pose of ${name} from ${label(values[0])} to ${label(values.at(-1))}, straightness ${straightness.toFixed(2)}`;
   const drawing = makeSvg("svg", { viewBox: `0 0 ${SIDE} ${SIDE}`, role: "img", "aria-label": summary });
   drawing.append(makeSvg("polyline", { points: at.map((one) => one.map((part) => part.toFixed(1)).join(",")).join(" "), class: "path" }));
-  at.forEach(([x, y], step) => drawing.append(makeSvg("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: 5, fill: colourOf(step, at.length) })));
-  for (const step of shownOf(at.length)) {
-    const [x, y] = at[step];
-    const [aside, anchor] = x > 0.75 * SIDE ? [-8, "end"] : [8, "start"]; // inside the drawing
-    drawing.append(makeSvg("text", { x: (x + aside).toFixed(1), y: (y - 7).toFixed(1), "text-anchor": anchor }, label(values[step])));
-  }
+  at.forEach(([x, y], step) => drawing.append(makeSvg("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: RADIUS, fill: colourOf(step, at.length) })));
+  drawing.append(...labelsOf(at, values.map(label)));
   const words = `Horizontal: ${shares[0]} % of the variance of the pose; vertical: ${shares[1]} %. Straightness ${straightness.toFixed(2)}: the distance between the ends over the length of the path.`;
-  return make("figure", { class: "chart plane" }, make("figcaption", {}, "path of the pose"), drawing, make("p", { class: "quiet" }, words));
+  return make("figure", { class: "chart plane" }, make("figcaption", {}, `path of the pose of ${name}`), drawing, make("p", { class: "quiet" }, words));
 }

@@ -27,11 +27,10 @@ def test_controls_take_turns_with_the_families(
             if hasattr(attention, one.name)
         }
     )
+    facts: Any = {"batch_size": 4, "loss": "cross-entropy", "mse_weight": 0}
     recipes = {
-        families.REFERENCE: Recipe("reference", network=attention, batch_size=4),
-        "linear": Recipe(
-            "linear", network=linear, batch_size=4, loss="cross-entropy", mse_weight=0
-        ),
+        families.REFERENCE: Recipe("reference", network=SMALL["baseline"], **facts),
+        "linear": Recipe("linear", network=linear, **facts),
     }
     monkeypatch.setattr(families, "RECIPES", recipes)
     target = tmp_path / "speeds.json"

@@ -31,6 +31,7 @@ def guarded_url() -> Iterator[str]:
     environment = {
         "CAPSNET_DEFAULT_MODEL": "mnist-compact",
         "CAPSNET_MODELS": '["mnist-compact"]',
+        "CAPSNET_WORKERS": "1",
         "CAPSNET_API_KEYS": json.dumps([KEY]),
     }
     with running(lambda _environment: SOURCE, environment) as (_process, client):

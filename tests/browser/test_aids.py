@@ -71,7 +71,11 @@ def test_the_tour_is_offered_until_it_was_taken(browser: Browser, service_url: s
 def test_two_networks_are_compared(browser: Browser) -> None:
     """Each with its lengths, reconstruction and sweep, of the same picture and class."""
     models = '["mnist-compact", "mnist"]'
-    environment = {"CAPSNET_DEFAULT_MODEL": "mnist-compact", "CAPSNET_MODELS": models}
+    environment = {
+        "CAPSNET_DEFAULT_MODEL": "mnist-compact",
+        "CAPSNET_MODELS": models,
+        "CAPSNET_WORKERS": "1",
+    }
     with (
         running(lambda _environment: SOURCE, environment) as (_process, client),
         open_playground(browser, str(client.base_url)) as playground,

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.browser
 NETWORK = "fashion-mnist-attention"
 DEPTHWISE = "mnist-attention"
 ENVIRONMENT = {
+    "CAPSNET_WORKERS": "1",
     "CAPSNET_DEFAULT_MODEL": NETWORK,
     "CAPSNET_MODELS": f'["{NETWORK}", "{DEPTHWISE}"]',
 }

@@ -47,7 +47,11 @@ def families_url(
     )
     for name in "ab":
         (samples / f"{name}.png").write_bytes(photo())
-    environment = {"CAPSNET_BUNDLES": str(folder), "CAPSNET_DEFAULT_MODEL": "tiny-dynamic"}
+    environment = {
+        "CAPSNET_BUNDLES": str(folder),
+        "CAPSNET_DEFAULT_MODEL": "tiny-dynamic",
+        "CAPSNET_WORKERS": "1",
+    }
     with running(lambda _environment: SOURCE, environment) as (_process, client):
         yield str(client.base_url)
 

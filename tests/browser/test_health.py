@@ -62,10 +62,12 @@ def test_health_has_a_lens(studied: Playground) -> None:
 
 
 def test_an_answer_names_every_label_of_its_set(studied: Playground) -> None:
-    """The most probable ones, the number of others, and the probability of the first."""
+    """The most probable ones, the number of others, the first one's figures, and what a set is."""
     studied.take_sample(5)
     assert re.fullmatch(r"5, \d or 8 others", studied.label)
-    assert "probability 1.00" in studied.page.locator("#verdict").inner_text()
+    figures, meaning = studied.page.locator("#verdict .quiet").all_inner_texts()
+    assert re.fullmatch(r"5: length 0\.\d\d, probability 1\.00", figures)
+    assert "For 95 %" in meaning
 
 
 def test_a_network_without_measured_health_has_no_such_lens(playground: Playground) -> None:

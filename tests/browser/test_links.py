@@ -36,6 +36,7 @@ def test_a_lens_is_shown_in_a_frame_of_another_site(browser: Browser) -> None:
     environment = {
         "CAPSNET_DEFAULT_MODEL": "mnist-compact",
         "CAPSNET_MODELS": '["mnist-compact"]',
+        "CAPSNET_WORKERS": "1",
         "CAPSNET_FRAME_ANCESTORS": '["http://slides.test"]',
     }
     with (

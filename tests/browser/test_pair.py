@@ -12,6 +12,7 @@ from model.bundle import MANIFEST, Bundle
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.browser.playground import Playground, open_playground
+from tests.browser.test_sizes import SIZES, box_of, overlap
 from tests.browser.test_visitors import HAND_OVER
 from tests.processes import SOURCE, running
 
@@ -36,7 +37,11 @@ COLOURS = """canvas => {
 @pytest.fixture(scope="module")
 def pair_url(strokes_bundle_path: Path) -> Iterator[str]:
     """A service with a network for single pictures and a tiny one for pairs."""
-    environment = {"CAPSNET_DEVICE": "cpu", "CAPSNET_BUNDLES": str(strokes_bundle_path.parent)}
+    environment = {
+        "CAPSNET_BUNDLES": str(strokes_bundle_path.parent),
+        "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_WORKERS": "1",
+    }
     with running(lambda _environment: SOURCE, environment) as (_process, client):
         yield str(client.base_url)
 
@@ -112,7 +117,11 @@ def test_two_pastes_fill_two_pads(playground: Playground) -> None:
 def test_shipped_networks_name_both_samples(browser: Browser, name: str) -> None:
     """In the order of the pads, with their masks; one capsule cannot hold the same digit twice."""
     models = json.dumps(["mnist-compact", name])
-    environment = {"CAPSNET_DEFAULT_MODEL": "mnist-compact", "CAPSNET_MODELS": models}
+    environment = {
+        "CAPSNET_DEFAULT_MODEL": "mnist-compact",
+        "CAPSNET_MODELS": models,
+        "CAPSNET_WORKERS": "1",
+    }
     with (
         running(lambda _environment: SOURCE, environment) as (_process, client),
         open_playground(browser, str(client.base_url)) as playground,
@@ -149,4 +158,23 @@ def test_on_a_phone_the_result_stands_by_the_pads(browser: Browser, pair_url: st
         assert all(box and box["y"] + box["height"] <= 844 for box in boxes)
         assert "2 px" == playground.page.locator("output[for=right]").inner_text()
         assert 390 == playground.page.evaluate("document.documentElement.scrollWidth")
+        assert [] == playground.complaints
+
+
+@pytest.mark.parametrize("size", ["laptop", "phone"])
+def test_the_tour_ends_with_both_digits_in_view(size: str, browser: Browser, pair_url: str) -> None:
+    """Its last step shows the digits apart, not under the card."""
+    options = {**SIZES[size], "reduced_motion": "reduce"}
+    with open_playground(browser, pair_url, first_visit=True, **options) as playground:
+        page = playground.page
+        page.get_by_role("button", name="Start the tour").click()
+        while page.get_by_role("button", name="Next").count():
+            page.get_by_role("button", name="Next").click()
+        page.get_by_role("heading", name="Two digits").first.wait_for()
+        page.locator("#pair .apart canvas").last.wait_for()
+        card = box_of(page.locator("#tour"), SIZES[size]["viewport"])
+        for canvas in page.locator("#pair .apart canvas").all():
+            assert not overlap(card, box_of(canvas, SIZES[size]["viewport"]))
+        page.keyboard.press("Escape")
+        assert page.locator("#tour").is_hidden()
         assert [] == playground.complaints

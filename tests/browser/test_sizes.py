@@ -19,6 +19,38 @@ SIZES: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
 }
 PREVIEW = "#pose .preview img"
+FAULTS = """() => {
+  const texts = [];
+  for (const panel of document.querySelectorAll("[role=tabpanel] [role=tabpanel]:not([hidden])")) {
+    const walker = document.createTreeWalker(panel, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      const part = walker.currentNode.parentElement;
+      const words = walker.currentNode.textContent.trim();
+      const style = getComputedStyle(part);
+      const seen = part.checkVisibility() && !part.closest(".unseen, select");
+      if (!words || !seen || style.color === "rgba(0, 0, 0, 0)") continue;
+      const drawing = part.closest("svg");
+      const { width } = drawing?.getBoundingClientRect() ?? {};
+      const scale = drawing ? width / drawing.viewBox.baseVal.width : 1;
+      const range = document.createRange();
+      range.selectNodeContents(walker.currentNode);
+      const boxes = [...range.getClientRects()];
+      texts.push({ part, words, boxes, px: scale * parseFloat(style.fontSize) });
+    }
+  }
+  const meet = (one, other) => Math.min(one.right, other.right) - Math.max(one.left, other.left) > 1
+    && Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top) > 4;
+  const faults = texts.filter(({ px }) => px < 11).map(({ words, px }) => `${px} px: ${words}`);
+  for (const [place, one] of texts.entries()) {
+    for (const other of texts.slice(place + 1)) {
+      const crowd = one.boxes.some((box) => other.boxes.some((next) => meet(box, next)));
+      if (one.part !== other.part && crowd) faults.push(`${one.words} lies on ${other.words}`);
+    }
+  }
+  const { scrollWidth, clientWidth } = document.documentElement;
+  if (scrollWidth > clientWidth) faults.push(`${scrollWidth - clientWidth} px too wide`);
+  return faults;
+}"""
 
 
 def box_of(part: Locator, window: dict[str, int]) -> tuple[int, int, int, int]:
@@ -65,7 +97,7 @@ def test_each_slider_is_seen_with_the_reconstruction(
 def test_the_tour_shows_what_it_asks_to_watch(
     size: str, browser: Browser, service_url: str
 ) -> None:
-    """In its third step a slider and the reconstruction are in the window, not under the card."""
+    """A slider and the reconstruction are not under its card, and Escape on the slider ends it."""
     window = SIZES[size]["viewport"]
     options = {**SIZES[size], "reduced_motion": "reduce"}
     with open_playground(browser, service_url, first_visit=True, **options) as playground:
@@ -78,3 +110,26 @@ def test_the_tour_shows_what_it_asks_to_watch(
         card = box_of(page.locator("#tour"), window)
         for part in (page.locator(PREVIEW), page.locator("#pose input").first):
             assert not overlap(card, box_of(part, window))
+        page.locator("#pose input").first.focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Escape")
+        assert page.locator("#tour").is_hidden()
+        assert "range" == page.locator(":focus").get_attribute("type")
+
+
+@pytest.mark.parametrize("size", ["laptop", "phone"])
+def test_each_lens_can_be_read(size: str, browser: Browser, service_url: str) -> None:
+    """No text is smaller than 11 pixels or lies on another, and nothing scrolls sideways."""
+    with open_playground(browser, service_url, **SIZES[size]) as playground:
+        page = playground.page
+        playground.take_sample(4)
+        tabs = page.get_by_role("tablist", name="Views").get_by_role("tab")
+        for lens in [name for name in tabs.all_inner_texts() if name]:
+            playground.open_tab(lens)
+            assert [] == page.evaluate(FAULTS), lens
+        for transform in ("shift-x", "shift-y", "scale"):
+            playground.open_tab("Equivariance")
+            page.get_by_label("transform", exact=True).select_option(transform)
+            playground.settle()
+            assert [] == page.evaluate(FAULTS), transform
+        assert [] == playground.complaints

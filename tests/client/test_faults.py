@@ -72,6 +72,8 @@ def await_call(url: str, name: str = "models", **options: Any) -> Any:
 pytestmark = pytest.mark.filterwarnings("ignore:.*is a former name of:DeprecationWarning")
 BOTH = pytest.mark.parametrize("ask", [call, await_call])
 EVERY = pytest.mark.parametrize("name", CALLS)
+SOME = pytest.mark.parametrize("name", ["classify", "models", "reconstruct", "segment"])
+"""Methods of each kind: the same lines read what has no JSON of an answer for all methods."""
 
 
 @pytest.mark.parametrize("ask", [call, await_call])
@@ -110,7 +112,7 @@ def test_a_problem_is_an_exception(ask: Any, name: str, serve: Serve) -> None:
 
 
 @BOTH
-@EVERY
+@SOME
 @pytest.mark.parametrize(
     ("said", "message"),
     [(answer(200, b'{"provider": "CPU"}')[:-5], "ended before"), (b"", ".")],
@@ -127,8 +129,16 @@ def test_a_broken_answer_is_invalid(
 
 
 @BOTH
+@SOME
+def test_an_answer_that_is_no_json_is_invalid(ask: Any, name: str, serve: Serve) -> None:
+    """Such as a page of a proxy."""
+    with pytest.raises(InvalidAnswer):
+        ask(serve(answer(200, b"<html>")).url, name)
+
+
+@BOTH
 @EVERY
-@pytest.mark.parametrize("body", [b"<html>", b"null", b'{"model": 3}'])
+@pytest.mark.parametrize("body", [b"null", b'{"model": 3}'])
 def test_another_kind_of_answer_is_invalid(ask: Any, name: str, body: bytes, serve: Serve) -> None:
     """What is not as documented is never handed on half read; `model` gives any object."""
     if name == "model" and body.startswith(b"{"):

@@ -27,8 +27,14 @@ SHIPPED = (
     "multimnist-attention",
 )
 """Not whatever is in the folder: others may have exported their own."""
-QUICK = {"CAPSNET_MODELS": '["mnist-compact"]', "CAPSNET_DEFAULT_MODEL": "mnist-compact"}
-"""The service starts in a third of the time with one bundle."""
+QUICK = {
+    "CAPSNET_DEFAULT_MODEL": "mnist-compact",
+    "CAPSNET_MODELS": '["mnist-compact"]',
+    "CAPSNET_WORKERS": "1",
+}
+"""The service starts in a third of the time with one bundle; `tests/e2e/test_workers.py` has two
+workers.
+"""
 
 
 def _shipped(*datasets: str) -> list[str]:
@@ -119,8 +125,13 @@ def command(container: Container | None) -> Command:
 
 
 @pytest.fixture(scope="session")
-def service(command: Command) -> Iterator[httpx.Client]:
+def service(
+    container: Container | None, command: Command, request: pytest.FixtureRequest
+) -> Iterator[httpx.Client]:
     """The service as `make serve` starts it, in a process of its own, with all shipped bundles."""
+    if container is None:
+        yield request.getfixturevalue("shipped")
+        return
     with running(command, {}) as (_process, client):
         yield client
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,11 +13,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import pytest
 
 from model.bundle import MANIFEST
+from service.settings import Settings
 from tests.e2e.callers import Callers
 from tests.e2e.test_workers import (
     KEY,
@@ -36,6 +39,7 @@ from tests.processes import (
     free_port,
     open_client,
     patch_workers,
+    running,
     wait_until_ok,
 )
 
@@ -43,7 +47,7 @@ __all__ = ["bundles"]
 NOFILE = resource.RLIMIT_NOFILE
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _source_alone(container: object) -> None:
     if container:
         pytest.skip("looks at processes of this machine")
@@ -73,6 +77,48 @@ def log(capfd: pytest.CaptureFixture[str]) -> Log:
     def read() -> str:
         parts.append(capfd.readouterr().err)
         return "".join(parts)
+
+    return read
+
+
+class Lasting(NamedTuple):
+    """A service of two workers that several tests harm, each of which leaves it whole."""
+
+    process: subprocess.Popen[bytes]
+    client: httpx.Client
+    bundles: Path
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def lasting(_source_alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
+    """Its log is in a file, because it is older than a test."""
+    folder = tmp_path_factory.mktemp("lasting")
+    shutil.copytree(Settings().bundles / MODEL, folder / "bundles" / MODEL)
+    (folder / "tmp").mkdir()
+    own = {"TMPDIR": str(folder / "tmp"), "CAPSNET_ADMIN_KEYS": f'["{KEY}"]'}
+    settings = {**few(folder / "bundles"), **own}
+    with (
+        (folder / "log").open("wb") as log,
+        running(lambda _: SOURCE, settings, stderr=log) as (process, client),
+    ):
+        yield Lasting(process, client, folder / "bundles", folder / "log")
+
+
+@pytest.fixture
+def whole(lasting: Lasting) -> Lasting:
+    """The same, once all its workers are ready."""
+    all_ready(lasting.client)
+    return lasting
+
+
+@pytest.fixture
+def lines(lasting: Lasting) -> Log:
+    """`lines()` gives all that it has logged since the test began."""
+    before = lasting.log.stat().st_size
+
+    def read() -> str:
+        return lasting.log.read_bytes()[before:].decode()
 
     return read
 
@@ -123,12 +169,9 @@ def test_a_stopped_worker_is_replaced(start_service: Start, settings: dict[str, 
     assert len(callers.lost) <= callers.callers
 
 
-def test_a_killed_worker_loses_what_it_computes(
-    start_service: Start, settings: dict[str, str]
-) -> None:
+def test_a_killed_worker_loses_what_it_computes(whole: Lasting) -> None:
     """And nothing else: at most one request of each caller."""
-    process, client = start_service(**settings)
-    all_ready(client)
+    process, client, *_ = whole
     with Callers(str(client.base_url)) as callers:
         os.kill(killed := workers(process)[0], signal.SIGKILL)
         wait_for(lambda: killed not in workers(process) and len(workers(process)) == 2)
@@ -157,14 +200,13 @@ def test_a_process_that_cannot_be_started_is_tried_again(
 
 @pytest.mark.parametrize("spare", [0, 1])
 def test_a_worker_without_descriptors_leaves_connections_to_the_other(
-    start_service: Start, settings: dict[str, str], log: Log, spare: int
+    whole: Lasting, lines: Log, spare: int
 ) -> None:
     """And takes them again when there are some."""
-    process, client = start_service(**settings)
-    all_ready(client)
+    process, client, *_ = whole
     before = workers(process)
     with no_descriptors(before[0], spare), Callers(str(client.base_url)) as callers:
-        wait_for(lambda: "no connection accepted: " in log())
+        wait_for(lambda: "no connection accepted: " in lines())
         callers.wait()
     assert [] == callers.wrong == callers.lost
     assert callers.refused.keys() <= {503}  # it cannot start a process that decodes
@@ -172,17 +214,16 @@ def test_a_worker_without_descriptors_leaves_connections_to_the_other(
 
 
 def test_workers_accept_again_within_two_seconds_of_a_free_descriptor(
-    start_service: Start, settings: dict[str, str], log: Log
+    whole: Lasting, lines: Log
 ) -> None:
     """All workers are affected, so that no other one answers in place of them."""
-    process, client = start_service(**settings)
-    all_ready(client)
+    process, client, *_ = whole
     address = (str(client.base_url.host), int(client.base_url.port or 0))
     with contextlib.ExitStack() as stack:
         for worker in workers(process):
             stack.enter_context(no_descriptors(worker))
         waiting = [socket.create_connection(address) for _ in range(8)]
-        wait_for(lambda: log().count("no connection accepted: ") >= 2)
+        wait_for(lambda: lines().count("no connection accepted: ") >= 2)
     for connection in waiting:
         connection.close()
     answer = httpx.get(f"{client.base_url}/livez", timeout=2, verify=PLAIN)
@@ -223,14 +264,11 @@ def test_replacements_serve_what_was_served_until_a_reload(
     wait_for(lambda: notes(client) == {note})
 
 
-def test_a_reload_under_32_connections_loses_no_answer(
-    start_service: Start, settings: dict[str, str], bundles: Path
-) -> None:
+def test_a_reload_under_32_connections_loses_no_answer(whole: Lasting) -> None:
     """When it is done, all workers answer with the new bundles."""
-    _, client = start_service(**{**settings, "CAPSNET_ADMIN_KEYS": f'["{KEY}"]'})
-    all_ready(client)
+    client = whole.client
     with Callers(str(client.base_url), callers=32) as callers:
-        note = change(bundles)
+        note = change(whole.bundles)
         answer = client.post("/models/reload", headers={"X-API-Key": KEY})
         assert httpx.codes.OK == answer.status_code, answer.text
         assert {note} == notes(client, asked=12)
@@ -371,10 +409,9 @@ def test_a_frozen_service_goes_on(start_service: Start, settings: dict[str, str]
 @contextlib.contextmanager
 def starting(settings: dict[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
     """A service that has just been started; it has to leave nothing behind."""
-    plain = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     port = free_port()
     own = {"CAPSNET_PORT": str(port), "CAPSNET_DRAIN_GRACE_S": "0"}
-    process = subprocess.Popen(SOURCE, env={**plain, **settings, **own})
+    process = subprocess.Popen(SOURCE, env={**os.environ, **settings, **own})
     try:
         with open_client(port) as client:
             yield process, client
@@ -394,14 +431,14 @@ def ends_clean(process: subprocess.Popen[bytes], settings: dict[str, str]) -> in
     return code
 
 
-SHORT = [0.3, 1.5]
-LONG = [moment for step in range(60) if (moment := step / 10) not in SHORT]
-each_moment = pytest.mark.parametrize(
-    "delay_s", [*SHORT, *(pytest.param(one, marks=pytest.mark.faults) for one in LONG)]
-)
+def each_moment(*short: float) -> pytest.MarkDecorator:
+    """Of six seconds; those of the short form, and the others for `make faults`."""
+    others = [moment for step in range(60) if (moment := step / 10) not in short]
+    late = [pytest.param(one, marks=pytest.mark.faults) for one in others]
+    return pytest.mark.parametrize("delay_s", [*short, *late])
 
 
-@each_moment
+@each_moment(0.3, 1.5)
 def test_sigterm_ends_a_start(settings: dict[str, str], delay_s: float) -> None:
     """At every moment but that before Python runs a line of ours."""
     with starting(settings) as (process, _):
@@ -412,7 +449,7 @@ def test_sigterm_ends_a_start(settings: dict[str, str], delay_s: float) -> None:
         assert expected == ends_clean(process, settings)
 
 
-@each_moment
+@each_moment(0.3)
 def test_sigterm_ends_a_reload(settings: dict[str, str], delay_s: float) -> None:
     """At every moment of it."""
     with starting(settings) as (process, client):

@@ -96,13 +96,24 @@ def overload(
     seconds: float = 10,
     factors: tuple[float, ...] = FACTORS,
     min_goodput: float = MIN_GOODPUT,
+    memory: bool = True,
+    **environment: str,
 ) -> Table:
-    """Mixed requests at constant rates around what two workers can answer."""
+    """Mixed requests at constant rates around what two workers can answer.
+
+    Args:
+        seconds: of each load.
+        factors: of the rate that saturates the service, one load each.
+        min_goodput: of what the saturated service answers.
+        memory: whether memory is judged, for which all that is used first is used before.
+        environment: further settings of the service.
+    """
     columns = ["arrivals", "sent/s", "right/s", "p50, p99 ms", "429", "503, 504", "MiB"]
     table = Table("Load: mixed requests, two workers", columns)
-    with started("open") as service:
-        asyncio.run(warm_up(service.target))
-        saturation(service, 2)
+    with started("open", **environment) as service:
+        if memory:
+            asyncio.run(warm_up(service.target))
+        saturation(service, min(2, seconds))
         before, most = service.memory_mib(), saturation(service, seconds)
         _add(table, "32 connections that wait for answers", most, before, faults_of(most))
         for factor in factors:
@@ -111,7 +122,7 @@ def overload(
             aim = min_goodput * min(1, factor) * most.rate
             if found.rate < aim:
                 faults.append(f"{found.rate:.0f} right answers a second, not {aim:.0f}")
-            if after > MAX_MEMORY * before:
+            if memory and after > MAX_MEMORY * before:
                 faults.append(f"memory {before:.0f} to {after:.0f} MiB")
             _add(table, f"constant rate, {factor:g} times that", found, after, faults)
     return table

@@ -16,6 +16,7 @@ from tests.fire.table import Table
 from tools.reliability import PAGE, write
 
 FEW = {"CAPSNET_MODELS": '["mnist-compact"]', "CAPSNET_DEFAULT_MODEL": "mnist-compact"}
+PAIRS = {**FEW, "CAPSNET_MODELS": '["mnist-compact", "multimnist-attention"]'}
 
 
 @pytest.mark.parametrize("one", [one for one in FAULTS if one.short], ids=lambda one: one.name)
@@ -37,7 +38,7 @@ def test_broken_bodies_are_refused() -> None:
 
 def test_an_overloaded_service_answers_what_it_can() -> None:
     """It refuses the rest, and loses nothing."""
-    table = load.overload(seconds=1.5, factors=(4,), min_goodput=0)
+    table = load.overload(seconds=1.5, factors=(4,), min_goodput=0, memory=False, **PAIRS)
     assert [] == table.faults
     assert 2 == len(table.rows)
 
