@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import ctypes
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
-
-from starlette.types import Message
 
 from service.errors import Busy, Problem, Unavailable
 
@@ -119,14 +118,14 @@ class Share:
         """
         self._budget.hold(self, size, spare_bytes, refusal)
 
-    def hold_answer(self, start: Message) -> None:
+    def hold_answer(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         """Count an answer that begins. Errors are short, and need no room.
 
         Raises:
             Unavailable: there is no room for it.
         """
-        if start["status"] < HTTPStatus.BAD_REQUEST:
-            length = int(dict(start.get("headers", ())).get(b"content-length", b"0"))
+        if status < HTTPStatus.BAD_REQUEST:
+            length = int(headers.get(b"content-length", b"0"))
             self.reserve_answer(max(0, length - self._reserved))
 
     def reserve_answer(self, size: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from functools import cache
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -238,8 +239,7 @@ def _read_operators_once() -> None:
     such function, it does.
     """
     with suppress(ImportError, AttributeError):
-        from torch.onnx._internal._lazy_import import onnxscript_apis as used  # noqa: PLC0415
-
+        used = import_module("torch.onnx._internal._lazy_import").onnxscript_apis
         used.get_torchlib_ops = cache(used.get_torchlib_ops)
 
 

@@ -103,11 +103,13 @@ class Middleware:
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                share.hold_answer(message)
+                sent = message.get("headers", ())
+                own = dict(sent)
+                share.hold_answer(message["status"], own)
                 body.stop_watching()
                 status = message["status"]
                 seconds["total"] = time.perf_counter() - started
-                message["headers"] = self._headers(message, request_id, seconds)
+                message["headers"] = [*sent, *self._headers(own, request_id, seconds)]
             elif method == "HEAD":
                 message["body"] = b""
             await send(message)
@@ -148,13 +150,11 @@ class Middleware:
         return request_id
 
     def _headers(
-        self, start: Message, request_id: str, seconds: dict[str, float]
+        self, own: Mapping[bytes, bytes], request_id: str, seconds: dict[str, float]
     ) -> list[tuple[bytes, bytes]]:
-        """An answer's own headers, with those that every answer has."""
-        own = dict(start.get("headers", ()))
+        """The headers that every answer has, in addition to its own."""
         timing = ", ".join([f"{stage};dur={1e3 * s:.2f}" for stage, s in seconds.items()])
         headers = [
-            *start.get("headers", ()),
             (b"x-request-id", request_id.encode()),
             (b"x-content-type-options", b"nosniff"),
             (b"server-timing", timing.encode()),

@@ -230,6 +230,8 @@ class Http1(HttpToolsProtocol):
                 await send(message)
                 if self.flow.write_paused:
                     await self.flow.drain()
+                elif cycle.response_complete:
+                    await asyncio.sleep(0)  # sends it; only then it is logged and counted
 
             if not cycle.more_body:
                 scope["extensions"] = {HAS_ARRIVED: {}}

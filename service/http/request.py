@@ -62,6 +62,15 @@ class Request(fastapi.Request):
         caller: Hashable = self.scope.get("state", {}).get("caller")
         return caller
 
+    def header(self, name: str, default: str = "") -> str:
+        """The value of a header, or that of the first of several."""
+        value = self._raw_headers.get(name.lower().encode())
+        return default if value is None else value.decode("latin-1")
+
+    @cached_property
+    def _raw_headers(self) -> dict[bytes, bytes]:
+        return dict(reversed(self.scope["headers"]))
+
     @cached_property
     def limit_s(self) -> float:
         """The seconds from the end of the body until the answer has to be ready.
@@ -71,7 +80,7 @@ class Request(fastapi.Request):
         """
         longest_s = self.context.settings.request_timeout_s
         try:
-            wanted_s = float(self.headers.get(TIMEOUT_HEADER, longest_s))
+            wanted_s = float(self.header(TIMEOUT_HEADER, str(longest_s)))
         except ValueError:
             wanted_s = math.nan
         if not 0 < wanted_s < math.inf:
@@ -86,7 +95,7 @@ class Request(fastapi.Request):
         Raises:
             InvalidParameter: the client asks for an unknown priority.
         """
-        wanted = self.headers.get(PRIORITY_HEADER, PRIORITIES[0])
+        wanted = self.header(PRIORITY_HEADER, PRIORITIES[0])
         if wanted not in PRIORITIES:
             text = f"{PRIORITY_HEADER} is {' or '.join(PRIORITIES)}"
             raise InvalidParameter(text, parameter=PRIORITY_HEADER)

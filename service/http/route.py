@@ -209,7 +209,8 @@ class Route(APIRoute):
         if not query and self._needs_models:
             _read(Query, request)  # there are no parameters
         if self._media_types:
-            accept = ", ".join(request.headers.getlist("accept"))
+            accepted = [value for name, value in request.scope["headers"] if name == b"accept"]
+            accept = b", ".join(accepted).decode("latin-1")
             request.media_type = choose_media_type(accept, self._media_types)
         if self._draws and request.media_type == PNG:
             request.drawing = request.context.drawing.admission

@@ -45,10 +45,9 @@ class Weighed(NamedTuple):
     """A file whose header was read."""
 
     content: bytes
-    header: Header | None = None
-    """None where the event loop decodes the file at once."""
+    header: Header
     weight: int = 0
-    """The cost of decoding it, in pixels."""
+    """The cost of decoding it, in pixels; 0 where the event loop decodes it at once."""
 
 
 class DecodePools:
@@ -164,7 +163,8 @@ class DecodePools:
         if not isinstance(upload, bytes):
             return upload
         if is_quick(upload, spec):
-            return Weighed(upload)
+            _, height, width = spec.shape
+            return Weighed(upload, Header("PNG", width, height))
         try:
             header = read_header(upload)
             check_size(header.width, header.height, max_pixels=self._max_pixels)

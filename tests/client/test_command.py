@@ -361,6 +361,17 @@ def test_a_key_is_sent(run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch) 
     assert "authorization: bearer a-key-of-this-test" in server.requests[0]
 
 
+def test_bulk_requests_may_wait_for_all_others(run: Run, serve: Serve, url: str) -> None:
+    """The answer is the same; the flag may stand before the command, too."""
+    server = serve(b"")
+    run("classify", SEVEN, "--bulk", "--url", server.url)
+    assert "x-priority: bulk" in server.requests[0]
+    for arguments in (["classify", SEVEN, "--bulk"], ["--bulk", "classify", SEVEN]):
+        result = CliRunner().invoke(app, [*arguments, "--json", "--url", url])
+        assert Exit.OK == result.exit_code, result.stderr
+        assert "7" == json.loads(result.stdout)["class_name"]
+
+
 def test_a_bundle_is_asked_without_a_server() -> None:
     """By its folder, with nothing that listens before or after."""
     bundle = str(SAMPLES.parents[1] / "model" / "bundles" / "mnist-compact")

@@ -124,7 +124,7 @@ def test_a_reload_under_fresh_channels_loses_no_call(
     _, client = start_service(**settings, **grpc_settings)
     all_ready(client)
     calls = GrpcCallers(port)
-    with Callers(str(client.base_url), callers=32) as callers, calls.calling():
+    with Callers(str(client.base_url), callers=8) as callers, calls.calling():
         version = replace_bundle(bundles)
         began = time.monotonic()
         answer = client.post("/models/reload", headers={"X-API-Key": KEY})

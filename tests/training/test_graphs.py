@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,14 @@ def read(graph: Path) -> onnx.GraphProto:
     return onnx.load(graph, load_external_data=False).graph
 
 
+@pytest.fixture
+def encoders_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks are exported without decoder and routing, for tests that look at neither."""
+    for name, family in FAMILIES.items():
+        monkeypatch.setitem(FAMILIES, name, replace(family, offers=frozenset()))
+
+
+@pytest.mark.usefixtures("encoders_alone")
 def test_convolutions_take_over_their_normalisation(tmp_path: Path) -> None:
     """The network answers and learns as before, its weights fit, the graph has no such nodes."""
     layers = (Whiten(), Conv(40, 3, padding=1), Residual(), Conv(16, 1, activation="none"))
@@ -326,6 +334,7 @@ def test_a_decoder_draws_with_its_own_weights(
         np.testing.assert_allclose(drawn, network.decode(poses, classes).numpy(), atol=1e-5)
 
 
+@pytest.mark.usefixtures("encoders_alone")
 def test_a_folded_weight_is_not_taken_for_the_stored_one(tmp_path: Path) -> None:
     """The exporter folds batch normalisation into the convolution before it, under its name."""
     sizes = {"primary_types": 4, "conv_caps": (2,), "routing_iterations": 1}

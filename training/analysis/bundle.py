@@ -5,6 +5,7 @@ Everything is measured on held-out training images, never on a test split.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -44,10 +45,13 @@ from training.figures import (
     draw_routing,
     draw_sweeps,
 )
+from training.graphs import ExportError
 from training.manifest import Content, update_manifest
 from training.novelty import fit_novelty, score_novelty, separate
 from training.provenance import runs_of, unseen_by
 from training.recipes import recipe_of
+
+log = logging.getLogger(__name__)
 
 _SWEPT = 2
 """The number of classes whose sweeps are drawn."""
@@ -62,7 +66,8 @@ def analyse(
 ) -> Bundle:
     """Analyse confidence, poses, routing, masks or novelty, and neighbours, and add 8 bits.
 
-    Writes the card.
+    Writes the card. Where integer products differ from the same rounding in float32, 8 bits are
+    left out with a warning.
 
     Args:
         folder: of the pictures by class, if the network was trained on such a folder.
@@ -80,7 +85,10 @@ def analyse(
 def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None, twin: Path | None) -> Bundle:
     examples, offers = validation_examples(bundle, data_dir, folder=folder), bundle.manifest.offers
     bundle = analyse_confidence(bundle, examples, twin=twin)
-    bundle = analyse_eight_bits(bundle, data_dir, folder=folder)
+    try:
+        bundle = analyse_eight_bits(bundle, data_dir, folder=folder)
+    except ExportError as error:
+        log.warning("there is no encoder in 8 bits: %s", error)
     if bundle.manifest.layers and bundle.manifest.layers[-1].iterations > 1:
         analyse_routing(bundle, examples)
     if "trace" in offers:

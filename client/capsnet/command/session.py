@@ -56,11 +56,15 @@ Key = Annotated[
     str | None, typer.Option(envvar="CAPSNET_CLIENT_KEY", help="API key.", show_envvar=True)
 ]
 Timeout = Annotated[float, typer.Option(min=0.001, help="Deadline of each request, in seconds.")]
+Bulk = Annotated[
+    bool, typer.Option("--bulk", help="Let the service compute all other requests first.")
+]
 _SHARED: dict[str, Option] = {
     "url": (Url, DEFAULT_URL),
     "local": (Local, None),
     "key": (Key, None),
     "timeout": (Timeout, 30.0),
+    "bulk": (Bulk, False),
 }
 
 
@@ -71,10 +75,11 @@ class Commands(typer.core.TyperGroup):
         """Move the shared options behind the command, where they are parsed."""
         moved, rest = [], list(args)
         while rest and (name := rest[0].partition("=")[0]).startswith("--"):
-            if name.removeprefix("--") not in _SHARED:
+            shared = name.removeprefix("--")
+            if shared not in _SHARED:
                 _suggest(ctx, name)
                 break
-            count = 1 if "=" in rest[0] else 2
+            count = 1 if "=" in rest[0] or shared == "bulk" else 2
             moved += rest[:count]
             rest = rest[count:]
         return super().parse_args(ctx, [*rest[:1], *moved, *rest[1:]])
@@ -122,11 +127,16 @@ def described(
 
 @contextmanager
 def connected(
-    *, url: str, local: str | None, key: str | None = None, timeout: float = 30.0
+    *,
+    url: str,
+    local: str | None,
+    key: str | None = None,
+    timeout: float = 30.0,
+    bulk: bool = False,
 ) -> Iterator[CapsNet]:
     """A client of the service that was asked for, or of a bundle in this process."""
     if local is None:
-        with CapsNet(url, api_key=key, timeout_s=timeout) as client:
+        with CapsNet(url, api_key=key, timeout_s=timeout, bulk=bulk) as client:
             yield client
     else:
         yield LocalCapsNet(local)

@@ -17,7 +17,7 @@ from model.runtime import Runtime
 from service.settings import Settings
 from tests.serving import serve
 from tests.training.published import HELD_OUT, say_training
-from training.analysis.bundle import analyse_eight_bits
+from training.analysis.bundle import analyse, analyse_eight_bits
 from training.data.datasets import Examples
 from training.evaluate import validation_examples
 from training.graphs import ExportError
@@ -100,13 +100,20 @@ def test_the_service_computes_in_8_bits_where_it_is_set(
 
 
 def test_a_processor_that_computes_something_else_is_noticed(
-    bundle: Bundle, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+    bundle: Bundle,
+    data_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nothing is written."""
+    """Nothing is written, and the rest of the analysis goes on, so that an export succeeds."""
     monkeypatch.setattr("training.eight_bits.TOLERANCE", -1.0)
     with pytest.raises(ExportError, match="integer products are off by"):
         analyse_eight_bits(bundle, data_dir)
     assert bundle == Bundle.open(bundle.path)
+    analysed = analyse(bundle, data_dir).manifest
+    assert EIGHT_BITS not in analysed.graphs
+    assert analysed.health
+    assert "there is no encoder in 8 bits: " in caplog.text
 
 
 def test_a_network_with_one_convolution_stays_as_it_is(
