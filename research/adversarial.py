@@ -136,7 +136,7 @@ def measure(one: Attacked, training: Examples, test: Examples) -> dict[str, Any]
     thresholds = {name: float(np.quantile(value, FALSE_ALARMS)) for name, value in clean.items()}
     if one.rule:
         thresholds["novelty"] = one.rule.threshold
-    images, labels, read_count = _answered_rightly(one.network, test)
+    images, labels, (read_count, wrong_count) = _answered_rightly(one.network, test)
     if not len(images):
         raise TrainingError(f"{one.name} answers no test image rightly")
     normal = _features(one, images)
@@ -144,6 +144,7 @@ def measure(one: Attacked, training: Examples, test: Examples) -> dict[str, Any]
         "version": one.bundle.manifest.version if one.bundle else "",
         "images": len(images),
         "read": read_count,
+        "wrong": wrong_count,
         "false_alarms": _detected(normal, thresholds),
         "attacks": {},
     }
@@ -210,9 +211,11 @@ def _attack(
     return changed.detach()
 
 
-def _answered_rightly(network: Network, test: Examples) -> tuple[Floats, NDArray[np.int64], int]:
-    """The first COUNT test images whose answer is right, and how many were read for them."""
-    images, labels, found, count = [], [], 0, 0
+def _answered_rightly(
+    network: Network, test: Examples
+) -> tuple[Floats, NDArray[np.int64], tuple[int, int]]:
+    """The first COUNT test images with a right answer; how many were read for them, and wrong."""
+    images, labels, found, count = [], [], 0, 0  # found: right answers
     while found < COUNT and count < len(test.labels):
         batch = scale(test.images[count : count + _BATCH])
         truth = test.labels[count : count + _BATCH]
@@ -220,7 +223,7 @@ def _answered_rightly(network: Network, test: Examples) -> tuple[Floats, NDArray
         images.append(batch[right])
         labels.append(truth[right])
         found, count = found + int(right.sum()), count + len(truth)
-    return np.concatenate(images)[:COUNT], np.concatenate(labels)[:COUNT], count
+    return np.concatenate(images)[:COUNT], np.concatenate(labels)[:COUNT], (count, count - found)
 
 
 def _answer(network: Network, images: Floats) -> NDArray[np.int64]:
@@ -262,14 +265,13 @@ def _detected(
 
 def _record(bundle: Bundle, result: Mapping[str, Any], bundles: Path) -> None:
     manifest = bundle.manifest
-    read_count = result["read"]
     read = TestRead(
         run=runs_of(manifest.training)[-1].id,
         version=manifest.version,
         dataset=manifest.dataset,
         split="test",
-        images=read_count,
-        errors=read_count - result["images"],
+        images=result["read"],
+        errors=result["wrong"],
         protocol=f"adversarial: the first {result['images']} that are answered rightly, attacked "
         f"by {', '.join(result['attacks'])}",
     )
@@ -294,19 +296,22 @@ def table(measured: Mapping[str, Any]) -> str:
 
 
 def draw(measured: Mapping[str, Any], target: Path) -> None:
-    """Draw, for each network and attack, the share of images that succeed and stay undetected."""
+    """Draw the share of attacked images that are answered wrongly and not detected."""
     if not measured:
         return
-    figure, axes = make_axes(1, len(ATTACKS), title="success that reconstruction does not detect")
-    for axis, attack in zip(axes.flat, ATTACKS, strict=True):
-        for name, one in measured.items():
-            strengths = one["attacks"].get(attack, {})
-            undetected = [
-                found["success"] * (1 - found["detected"].get("reconstruction", 0))
-                for found in strengths.values()
-            ]
-            axis.plot([float(epsilon) for epsilon in strengths], undetected, "o-", label=name)
-        axis.set(title=attack, xlabel="epsilon", ylim=(-0.03, 1.03))
+    detectors = ("reconstruction", "novelty")
+    figure, axes = make_axes(len(detectors), len(ATTACKS), title="wrong and not detected, share")
+    for row, detector in zip(axes, detectors, strict=True):
+        for axis, attack in zip(row, ATTACKS, strict=True):
+            for name, one in measured.items():
+                strengths = one["attacks"].get(attack, {})
+                undetected = [
+                    found["success"] * (1 - found["detected"].get(detector, 0))
+                    for found in strengths.values()
+                ]
+                axis.plot([float(epsilon) for epsilon in strengths], undetected, "o-", label=name)
+            axis.set(title=attack, xlabel="epsilon", ylim=(-0.03, 1.03))
+        row[0].set_ylabel(f"by {detector}")
     axes[0, 0].legend(fontsize="x-small", frameon=False)
     save(figure, target)
 

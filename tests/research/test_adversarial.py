@@ -73,8 +73,10 @@ def test_a_bundle_is_attacked_on_its_test_split(
     """The read is on record; table and picture tell each attack and strength."""
     images = np.random.default_rng(0).integers(0, 256, (20, 1, 28, 28), np.uint8)
     presence = Runtime(Bundle.open(bundles / "mnist"), device="cpu").encode(scale(images)).presence
-    right = Examples(images, presence.argmax(axis=1))
-    monkeypatch.setattr(adversarial, "load", lambda *_: right)
+    right = presence.argmax(axis=1)
+    labels = np.where(np.arange(20) == 3, (right + 1) % 10, right)
+    monkeypatch.setattr(adversarial, "load", lambda *_: Examples(images, labels))
+    monkeypatch.setattr(adversarial, "COUNT", 10)
     adversarial.measure_all(
         ["mnist"], bundles=bundles, docs_dir=tmp_path, data_dir=tmp_path, say=lambda _: None
     )
@@ -85,7 +87,8 @@ def test_a_bundle_is_attacked_on_its_test_split(
         assert ["0.050", "0.100", "0.200"] == list(strengths)
     assert {"presence", "reconstruction"} == one["false_alarms"].keys()
     (line,) = (bundles / TEST_READS).read_text().splitlines()
-    assert json.loads(line)["protocol"].startswith("adversarial: ")
+    assert json.loads(line)["protocol"].startswith("adversarial: the first 10 ")
+    assert (20, 1) == (json.loads(line)["images"], json.loads(line)["errors"])
     assert 3 * len(ATTACKS) == adversarial.table(measured).count(" PGD |") + 3
     adversarial.draw(measured, tmp_path / "adversarial.png")
     assert (tmp_path / "adversarial.png").read_bytes().startswith(b"\x89PNG")
