@@ -194,9 +194,9 @@ class _Found(NamedTuple):
 async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> NeighboursAnswer:
     """Find the training images of a class with the nearest poses.
 
-    Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain the
-    answer, because the network compares no images. Prototypes are the images of the class with the
-    smallest distances to the others.
+    Only images of the chosen class are searched. For example, with the class 3, the nearest image
+    of an 8 is a 3. The images do not explain the answer, because the network compares no images.
+    Prototypes are the images of the class with the smallest distances to the others.
     """
     described = net.manifest.neighbours
     assert described

@@ -209,8 +209,8 @@ async def occlusion(net: Net, query: OcclusionQuery, picture: Prepared) -> Occlu
     """Hide one patch of the image at a time and encode each result.
 
     For strokes the patch is black, and for photographs it has their mean colour. The map shows what
-    this network loses. It does not show what the class consists of: a patch makes edges that no
-    training image had, and hiding one of two strokes that give the same evidence may change
+    this network loses. It does not show what the class consists of. A patch makes edges that no
+    training image had. If two strokes give the same evidence, hiding one of them may change
     nothing.
     """
     manifest, plan, image = net.manifest, query.plan(net.manifest), picture.image

@@ -160,8 +160,8 @@ async def routing_off(net: Net, query: RoutingOffQuery, picture: Prepared) -> Ro
 
     The presence is computed from the same votes with uniform couplings, after one iteration, and
     without the coupling bias, if the network has iterations and a bias. Only the routing of the
-    last layer is switched off. An answer that changes needed the routing that the network was
-    trained with. A network that is trained without routing may still be correct.
+    last layer is switched off. If the answer changes, it depended on routing. A network that
+    is trained without routing may still be correct.
     """
     trace = (await net.trace(picture.image)).classes
     variants = await net.aside(_find_variants, net.manifest, trace)
