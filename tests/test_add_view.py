@@ -171,7 +171,7 @@ def test_the_playground_has_a_lens(service: httpx.Client, browser: Browser) -> N
         playground.open_tab("Contrast")
         assert page.get_by_text("Fade an image step by step and encode each step.").is_visible()
         panel = page.locator("#view-contrast")
-        curve = panel.get_by_role("img", name="presence of the class")
+        curve = panel.get_by_role("img", name=re.compile(r"^Length of \d"))
         assert "from factors 1 to factors 0.13" in str(curve.get_attribute("aria-label"))
         with page.expect_response("**/contrast*steps=5*"):
             page.get_by_label("steps").press("ArrowLeft")
