@@ -184,15 +184,15 @@ class OcclusionQuery(TargetQuery):
 
 
 class OcclusionAnswer(CapsuleAnswer):
-    """The change of presence and pose as a patch of ground hides each part of the image."""
+    """The change of presence and pose while a patch of background hides each part of the image."""
 
     patch: int = Field(description="Side of the patch, pixels.")
     stride: int = Field(description="Pixels from place to place.")
     dim: int | None = Field(description="The pose dimension that was watched; null: presence.")
     value: Number = Field(description="Presence, or value of `dim`, without the patch.")
     map: Matrix = Field(
-        description="(H, W): how much the value changes where the patch covers a pixel, the mean "
-        "over its places; negative where it falls."
+        description="(H, W): the mean change of the value at each pixel, over all places of the "
+        "patch that cover the pixel; negative where the value falls."
     )
     lowest: Number = Field(description="The value at the place where it falls most.")
     highest: Number = Field(description="The value at the place where it rises most.")
