@@ -113,7 +113,7 @@ class Prediction(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -149,7 +149,7 @@ class ReconstructAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -171,7 +171,7 @@ class PerturbAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -198,7 +198,7 @@ class DecodeAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     images: list[Image.Image]
@@ -214,7 +214,7 @@ class SweepAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -242,7 +242,7 @@ class RoutingAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -269,7 +269,7 @@ class RoutingOffAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -293,7 +293,7 @@ class EquivarianceAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -321,14 +321,14 @@ class EquivarianceAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OcclusionAnswer(Answer):
-    """The change of presence and pose as a patch of ground hides each part of the image."""
+    """The change of presence and pose while a patch of background hides each part of the image."""
 
     model: str
     version: str
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -343,8 +343,8 @@ class OcclusionAnswer(Answer):
     value: float
     """Presence, or value of `dim`, without the patch."""
     map: Floats
-    """(H, W): how much the value changes where the patch covers a pixel, the mean over its
-    places; negative where it falls."""
+    """(H, W): the mean change of the value at each pixel, over all places of the patch that
+    cover the pixel; negative where the value falls."""
     lowest: float
     """The value at the place where it falls most."""
     highest: float
@@ -362,7 +362,7 @@ class SegmentAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     segments: list[Segment]
     """The longest capsule first."""
     explained_ink: float
@@ -379,7 +379,7 @@ class RivalsAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -402,7 +402,7 @@ class MorphAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -431,7 +431,7 @@ class NeighboursAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -450,7 +450,7 @@ class NeighboursAnswer(Answer):
     neighbours: list[Neighbour]
     """Training images of the class, the nearest first."""
     prototypes: list[Prototype]
-    """Typical training images of the class, the one that stands for most first."""
+    """Typical training images of the class, the one with the largest share first."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -472,7 +472,7 @@ class HealthAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     images: str
     """The images that it was measured on."""
     count: int
@@ -526,9 +526,9 @@ class NoveltyReport(Answer):
     length_score: float
     """The score of the longest capsule's length."""
     margin_score: float
-    """The score of its lead over the second longest capsule."""
+    """The score of the longest capsule's lead over the second longest one."""
     error_score: float
-    """The score of the error of its reconstruction."""
+    """The score of the error of the longest capsule's reconstruction."""
     distance_score: float | None = None
     """The score of the Mahalanobis distance of the poses."""
     error: float
@@ -633,8 +633,8 @@ class Segment(Answer):
     length: float
     """Length of the capsule, in [0, 1)."""
     mask: Image.Image
-    """White where the digit gets at least `mask_threshold` of the ink around the pixel, which
-    the returned digits divide. A pixel may belong to several."""
+    """The returned digits divide the ink around each pixel. White where this digit gets at least
+    `mask_threshold` of it. A pixel may belong to several digits."""
     reconstruction: Image.Image
     """The digit's capsule, decoded alone."""
     ink_share: float
@@ -1066,7 +1066,7 @@ class CapsNetMethods:
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: from delta to delta; by default `0.05`.
+            step: distance between two deltas; by default `0.05`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -1877,7 +1877,7 @@ class AsyncCapsNetMethods:
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: from delta to delta; by default `0.05`.
+            step: distance between two deltas; by default `0.05`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -2556,7 +2556,7 @@ class DrawingsMethods:
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: from delta to delta; by default `0.05`.
+            step: distance between two deltas; by default `0.05`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -3111,7 +3111,7 @@ class AsyncDrawingsMethods:
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: from delta to delta; by default `0.05`.
+            step: distance between two deltas; by default `0.05`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET

@@ -192,7 +192,7 @@ class ViewMethods:
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: from delta to delta; by default `0.05`.
+            step: distance between two deltas; by default `0.05`.
             target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
