@@ -41,7 +41,7 @@ ray: $(VENV)/.ray ## Serve with REPLICAS replicas on Ray Serve (ARGS="--model mn
 
 # Four at once, also on two cores: tests wait for services, browsers and clocks half of the time.
 test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need data sets.
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --timeout 300 $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --timeout 600 $(ARGS)
 
 test-cpu: ## Run the service's tests where only the extra cpu and pytest are installed.
 	@$(PYTHON) -m venv $(CPU_VENV) && $(CPU_VENV)/bin/python -m pip install --quiet \
