@@ -129,7 +129,7 @@ def _work(side: str, options: Options, pipe: Connection) -> None:
         torch.set_num_threads(options.threads)
     clock = time.process_time if options.processor_time else time.perf_counter
     with tempfile.TemporaryDirectory() as scratch:
-        trainer = _make_trainer(options, device, Path(scratch))
+        trainer = make_trainer(options, device, Path(scratch))
         step = _ours(trainer) if side == "ours" else _plain(trainer)
         pipe.send(step(0).tolist())
         numbers = count(1)
@@ -147,7 +147,8 @@ def _work(side: str, options: Options, pipe: Connection) -> None:
             pipe.send(train(steps))
 
 
-def _make_trainer(options: Options, device: torch.device, scratch: Path) -> Trainer:
+def make_trainer(options: Options, device: torch.device, scratch: Path) -> Trainer:
+    """A trainer of a preset on noise."""
     recipe = replace(PRESETS[options.preset], batch_size=options.batch)
     return Trainer(Plan(recipe, 1, draw_noise(recipe), None, scratch), device=device)
 

@@ -54,7 +54,7 @@ def write(results: Sequence[Result], docs_dir: Path, bundles: Path) -> str:
         sanity=sanity.table(sanity.read(docs_dir)),
         confidence=confidence_table(open_all(bundles)),
         health=health_table(open_all(bundles)),
-        reads=f"{counts or 'never yet'} ({unlisted} by unlisted rows)",
+        reads=f"{counts or 'never yet'} ({unlisted} by rows that no table lists)",
     )
 
 

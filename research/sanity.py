@@ -40,7 +40,8 @@ MEASURED = "sanity.json"
 VIEWS = ("occlusion", "routing", "neighbours")
 IMAGES, GALLERY, NEAREST = 10, 300, 10
 CHANGES = 0.5
-"""A view changes with the weights where similarity falls below this."""
+"""A view changes with the weights where similarity falls below this, and above its negative: a map
+with the opposite sign has the same shape."""
 _SEED, _BATCH = 17, 50
 
 
@@ -201,7 +202,8 @@ def table(measured: dict[str, Any]) -> str:
         shown = (steps[0], steps[len(steps) // 2], steps[-1])
         for view in VIEWS:
             values = [step[view] for step in shown]
-            verdict = "changes" if values[-1] < CHANGES else "**stays**"
+            stays = "**stays**" if values[-1] > 0 else "**stays, inverted**"
+            verdict = stays if abs(values[-1]) >= CHANGES else "changes"
             cells = (f"{value:.2f}" for value in values)
             rows.append((f"`{name}`" if view == VIEWS[0] else "", view, *cells, verdict))
     if not rows:

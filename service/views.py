@@ -129,11 +129,13 @@ def _query_type(view: AnyView) -> type[ModelQuery]:
     if view.suited:
         text = f"A bundle for {view.suited.to}."
         fields["model"] = (str | None, Field(None, description=text))
-    bases: tuple[type[Query], ...] = (ModelQuery,) if view.body else (view.query, ModelQuery)
-    for parameter, field in view.query.model_fields.items() if view.body else ():
-        if parameter not in view.body.model_fields:
-            fields[parameter] = (field.annotation, field)
-    kind: type[ModelQuery] = create_model(name, __base__=bases, **fields)
+    if view.body is None:
+        kind: type[ModelQuery] = create_model(name, __base__=(view.query, ModelQuery), **fields)
+    else:
+        for parameter, field in view.query.model_fields.items():
+            if parameter not in view.body.model_fields:
+                fields[parameter] = (field.annotation, field)
+        kind = create_model(name, __base__=ModelQuery, **fields)
     kind.view_query = view.query
     return kind
 

@@ -70,9 +70,22 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it: a broken link fails."""
+    """The site, built as `make docs` builds it: a broken link fails.
+
+    One test process builds it for all that run side by side.
+    """
     pytest.importorskip("mkdocs", reason="mkdocs builds the site")
-    folder = tmp_path_factory.mktemp("site")
+    from filelock import FileLock  # noqa: PLC0415  not of the extra `cpu`
+
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "site"
+    with FileLock(folder.with_suffix(".lock")):
+        if not folder.exists():
+            _build_site(folder.with_suffix(".new")).rename(folder)
+    return folder
+
+
+def _build_site(folder: Path) -> Path:
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     result = subprocess.run(

@@ -130,7 +130,7 @@ def test_the_page_leaves_all_tests_green(generated: Path) -> None:
 def test_the_view_is_in_the_document(service: httpx.Client) -> None:
     """With the texts that the page wrote."""
     operation = service.get("/openapi.json").json()["paths"]["/contrast"]["post"]
-    assert "Fade an image step by step and encode each" == operation["summary"]
+    assert "Fade an image step by step and encode each step" == operation["summary"]
     (steps,) = [one for one in operation["parameters"] if one["name"] == "steps"]
     assert (2, 32) == (steps["schema"]["minimum"], steps["schema"]["maximum"])
     assert {"application/json", "image/png"} == operation["responses"]["200"]["content"].keys()
@@ -169,9 +169,9 @@ def test_the_playground_has_a_lens(service: httpx.Client, browser: Browser) -> N
     with open_playground(browser, str(service.base_url)) as playground:
         page = playground.page
         playground.open_tab("Contrast")
-        assert page.get_by_text("Fade an image step by step and encode each.").is_visible()
+        assert page.get_by_text("Fade an image step by step and encode each step.").is_visible()
         panel = page.locator("#view-contrast")
-        curve = panel.get_by_role("img", name="presence of the class")
+        curve = panel.get_by_role("img", name=re.compile(r"^Length of \d"))
         assert "from factors 1 to factors 0.13" in str(curve.get_attribute("aria-label"))
         with page.expect_response("**/contrast*steps=5*"):
             page.get_by_label("steps").press("ArrowLeft")

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -479,7 +480,8 @@ def main() -> None:
 def _recipe(preset: str, settings: list[str]) -> Recipe:
     """The preset with other settings."""
     if preset not in PRESETS:
-        raise typer.BadParameter(f"{preset} is none of {', '.join(PRESETS)}")
+        near = "".join(f". Did you mean {one!r}?" for one in get_close_matches(preset, PRESETS, 1))
+        raise typer.BadParameter(f"{preset} is none of {', '.join(PRESETS)}{near}")
     try:
         return override(PRESETS[preset], settings)
     except SettingError as error:

@@ -63,8 +63,9 @@ def quantise(bundle: Bundle, images: NDArray[np.uint8]) -> EightBitGraph | None:
     """Make an encoder whose convolutions compute in 8 bits, from the bundle's plain encoder.
 
     Weights have a scale for each channel and 7 bits, so that the sums of two products fit in the
-    16 bits of processors without VNNI. Activations are unsigned, with 8 bits. The first
-    convolution, which sees the image, stays in float32.
+    16 bits of processors without VNNI. Activations are unsigned, with 8 bits. The output of the
+    last convolution has a range for each channel. The first convolution, which sees the image,
+    stays in float32.
 
     Args:
         bundle: whose encoder has its weights in the file of weights.
@@ -78,13 +79,14 @@ def quantise(bundle: Bundle, images: NDArray[np.uint8]) -> EightBitGraph | None:
     convolutions = [node.name for node in plain.graph.node if node.op_type == "Conv"]
     if len(convolutions) < 2:
         return None
+    seen = scale(images[:CALIBRATION_IMAGES])
     with tempfile.TemporaryDirectory() as scratch:
         written = Path(scratch, "encoder.onnx")
         with _quietly():
             quantize_static(
                 plain,
                 written,
-                _Images(scale(images[:CALIBRATION_IMAGES])),
+                _Images(seen),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=["Conv"],
                 per_channel=True,
@@ -97,6 +99,7 @@ def quantise(bundle: Bundle, images: NDArray[np.uint8]) -> EightBitGraph | None:
             )
         graph = onnx.load(written)
     _refer_again(onnx.load(path, load_external_data=False), graph)
+    _split_range(_with_weights(path), graph, seen)  # `plain` was changed
     return EightBitGraph(graph)
 
 
@@ -200,6 +203,55 @@ def _refer_again(original: onnx.ModelProto, graph: onnx.ModelProto) -> None:
     nodes = [*first, *graph.graph.node]
     del graph.graph.node[:]
     graph.graph.node.extend(nodes)
+
+
+def _split_range(plain: onnx.ModelProto, graph: onnx.ModelProto, images: Floats) -> None:
+    """Round the output of the last convolution by a range for each channel.
+
+    onnxruntime rounds all channels by one range. So the scales of a channel's weights are divided
+    by the channel's own range, and the rounded output is multiplied by it.
+    """
+    nodes, constants = list(graph.graph.node), graph.graph.initializer
+    known = {constant.name: constant for constant in constants}
+    makers = {output: node for node in nodes for output in node.output}
+    users = {name: node for node in nodes for name in node.input}
+    last = [node for node in nodes if node.op_type == "Conv"][-1]
+    rounding = users[last.output[0]]
+    widening = users[rounding.output[0]]
+    ranges = _find_ranges(plain, last.output[0], images)
+
+    def add(name: str, values: NDArray[Any]) -> str:
+        constants.append(numpy_helper.from_array(values, f"{last.name}_{name}"))
+        return str(constants[-1].name)
+
+    for place, weight in enumerate(last.input[1:]):
+        scaled = makers[weight]
+        scale_of_all = numpy_helper.to_array(known[scaled.input[1]])
+        scaled.input[1] = add(f"scale_{place}", scale_of_all / ranges)
+    step, middle = np.float32(1 / 127), np.uint8(128)
+    limits = [add("step", np.asarray(step)), add("middle", np.asarray(middle))]
+    for node in (rounding, widening):
+        node.input[1], node.input[2] = limits
+    output = widening.output[0]
+    widening.output[0] = f"{output}_of_range"
+    inputs = [widening.output[0], add("ranges", ranges[:, None, None])]
+    nodes.insert(nodes.index(widening) + 1, helper.make_node("Mul", inputs, [output]))
+    del graph.graph.node[:]
+    graph.graph.node.extend(nodes)
+
+
+def _find_ranges(plain: onnx.ModelProto, output: str, images: Floats) -> Floats:
+    """The largest magnitude of each channel of an output (N, C, H, W), (C,)."""
+    probe = onnx.ModelProto()
+    probe.CopyFrom(plain)
+    probe.graph.output.append(helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, None))
+    with tempfile.TemporaryDirectory() as scratch:
+        onnx.save(probe, Path(scratch, "probe.onnx"))
+        session = open_session(Path(scratch, "probe.onnx"))
+    batches = [images[start : start + BATCH] for start in range(0, len(images), BATCH)]
+    outputs = [session.run([output], {"images": batch})[0] for batch in batches]
+    ranges = [np.abs(values).max(axis=(0, 2, 3)) for values in outputs]
+    return np.maximum(np.max(ranges, axis=0), np.float32(1e-6))
 
 
 @contextmanager

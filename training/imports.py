@@ -68,7 +68,8 @@ def import_network(foreign: Foreign, words: Words, bundles: Path) -> Bundle:
     encoder = _complete_encoder(foreign.encoder, logits=words.logits, has_poses=has_poses)
     graphs: dict[GraphRole, onnx.ModelProto] = {"encoder": encoder}
     if foreign.decoder:
-        graphs["decoder"] = _rename(foreign.decoder, ("poses", "classes"), ("images",), "decoder")
+        decoder = _with_classes(foreign.decoder)
+        graphs["decoder"] = _rename(decoder, ("poses", "classes"), ("images",), "decoder")
     with replacing_folder(bundles / words.name) as folder:
         _store(graphs, folder)
         files = (*(f"{role}.onnx" for role in graphs), WEIGHTS)
@@ -169,6 +170,16 @@ def _complete_encoder(graph: onnx.ModelProto, *, logits: bool, has_poses: bool) 
     return renamed
 
 
+def _with_classes(decoder: onnx.ModelProto) -> onnx.ModelProto:
+    """The decoder with an input for classes: exporters leave out inputs that a network ignores."""
+    if len(_inputs(decoder)) != 1:
+        return decoder
+    copy = onnx.ModelProto()
+    copy.CopyFrom(decoder)
+    copy.graph.input.append(helper.make_tensor_value_info("classes", TensorProto.INT64, ("M",)))
+    return copy
+
+
 def _rename(
     graph: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str], what: str
 ) -> onnx.ModelProto:
@@ -177,14 +188,15 @@ def _rename(
     copy.CopyFrom(graph)
     body, given = copy.graph, _inputs(copy)
     if len(given) != len(inputs):
-        raise ExportError(f"the {what} has {len(given)} inputs in place of {', '.join(inputs)}")
+        found = ", ".join(value.name for value in given)
+        raise ExportError(f"the inputs of the {what} are {found}, not {', '.join(inputs)}")
     wanted = [name.removesuffix(".raw") for name in outputs]
-    found = [output.name for output in body.output]
-    found = wanted if set(wanted) <= set(found) else found[: len(outputs)]
+    named = [output.name for output in body.output]
+    named = wanted if set(wanted) <= set(named) else named[: len(outputs)]
     by_name = {value.name for value in given} == set(inputs)
     ordered = [value.name for value in given]
     names = dict(zip(inputs if by_name else ordered, inputs, strict=True))
-    changed = names | dict(zip(found, outputs, strict=True))
+    changed = names | dict(zip(named, outputs, strict=True))
     taken = {name for node in body.node for name in (*node.input, *node.output)} - changed.keys()
     reserved = {*changed.values(), "presence", "poses"}
     changed |= {name: f"{name}.inner" for name in taken & reserved}

@@ -205,7 +205,10 @@ def recipe_of(bundle: Bundle) -> Recipe:
     family = bundle.manifest.family
     if family not in FAMILIES:
         known = ", ".join(FAMILIES)
-        raise BundleError(f"{bundle.path}: the family {family} is none of {known}")
+        raise BundleError(
+            f"{bundle.path}: the family {family} is none of {known}, so its training data are "
+            "unknown: name a folder of pictures with --data"
+        )
     try:
         return Recipe.from_dict(bundle.manifest.training["recipe"])
     except (LookupError, TypeError, ValueError) as error:

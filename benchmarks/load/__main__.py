@@ -1,9 +1,10 @@
-"""`python -m benchmarks.load setup`, `run` and `report`."""
+"""`python -m benchmarks.load setup`, `run`, `plain` and `report`."""
 
 from __future__ import annotations
 
 import json
 import time
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,16 +13,17 @@ import typer
 from rich.console import Console
 
 from benchmarks.load import environments
-from benchmarks.load.catalogue import ours
+from benchmarks.load.catalogue import ours, plain_fastapi
 from benchmarks.load.idle import PAUSES_S, measure_idle
 from benchmarks.load.leavers import measure_leavers
 from benchmarks.load.memory import measure_memory
 from benchmarks.load.overload import find_saturation, hurry, overload
 from benchmarks.load.report import report
 from benchmarks.load.results import Results
-from benchmarks.load.servers import ROOT, RUNS, running
+from benchmarks.load.servers import ROOT, RUNS, busy_core, running
 from benchmarks.load.tensors import measure_tensors
 from benchmarks.load.turns import Best, Turns
+from model import SHIPPED
 
 BUNDLES = [ROOT / "model" / "bundles" / name for name in ("mnist", "mnist-compact")]
 SMALL_QUEUE = 512
@@ -46,9 +48,13 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 @app.command()
-def setup() -> None:
+def setup(
+    names: Annotated[
+        list[str] | None, typer.Argument(help=f"Of {', '.join(environments.NAMES)}; default: all.")
+    ] = None,
+) -> None:
     """Make an environment for each baseline, from its pinned requirements."""
-    for name in environments.NAMES:
+    for name in names or environments.NAMES:
         console.print(f"environment {name}")
         environments.set_up(name)
 
@@ -90,9 +96,40 @@ def run(
         known = _best_settings(settings_of) if settings_of else None
         turns = Turns(BUNDLES, results, console, seconds=seconds, until=until)
         turns.run(rounds=rounds, known=known)
-    written = results.path.with_suffix(".md")
-    written.write_text(report(results.values))
-    console.print(written.read_text())
+    _write_report(results)
+
+
+@app.command()
+def plain(
+    *,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Start no round that ends later.")] = 6,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each server.")] = 3,
+    seconds: Annotated[float, typer.Option(min=0.5, help="Of one measurement.")] = 4,
+    bundle: Annotated[list[str] | None, typer.Option(help="That ships; may be repeated.")] = None,
+    busy: Annotated[
+        bool, typer.Option("--busy", help="Another program keeps a core busy.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(help="Results, as JSON.")] = None,
+) -> None:
+    """Compare with two plain FastAPI services, at 1 and 32 connections, in at most 6 minutes."""
+    until = time.monotonic() + 60 * minutes
+    _check_environments("fastapi")
+    results = Results(output or RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-plain.json")
+    results.values["machine"]["busy_cores"] = int(busy)
+    bundles = [SHIPPED / name for name in bundle or ("mnist", "mnist-attention")]
+    turns = Turns(
+        bundles,
+        results,
+        console,
+        others=plain_fastapi,
+        variables=lambda name: {"CAPSNET_MODELS": f'["{name}"]', "CAPSNET_DEFAULT_MODEL": name},
+        alone=False,
+        seconds=seconds,
+        until=until,
+    )
+    with busy_core() if busy else nullcontext():
+        turns.run(rounds=rounds)
+    _write_report(results)
 
 
 @app.command("report")
@@ -101,10 +138,18 @@ def write_report(results: Annotated[Path, typer.Argument(help="JSON of a run.")]
     console.print(report(json.loads(results.read_text())))
 
 
+def _write_report(results: Results) -> None:
+    written = results.path.with_suffix(".md")
+    written.write_text(report(results.values))
+    console.print(written.read_text())
+
+
 def _check_environments(*names: str) -> None:
     for name in names:
         if not environments.is_set_up(name):
-            raise SystemExit(f"environment {name} is missing: python -m benchmarks.load setup")
+            raise SystemExit(
+                f"environment {name} is missing: python -m benchmarks.load setup {name}"
+            )
 
 
 def _idle(results: Results) -> None:

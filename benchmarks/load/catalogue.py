@@ -63,25 +63,32 @@ def baselines(bundle: Path) -> dict[str, list[Setting]]:
         "Triton (Python backend)": triton,
     }
     return {
-        server: [
-            Setting(
-                server,
-                label,
-                command,
-                FOLDER,
-                {"BUNDLE": str(bundle), "PORT": "{port}", "CORES": CORES, **variables},
-                form,
-                pattern,
-            )
-            for label, command, variables, form, pattern in maker()
-        ]
+        server: [_setting(server, bundle, tried) for tried in maker()]
         for server, maker in makers.items()
     }
+
+
+def plain_fastapi(bundle: Path) -> dict[str, list[Setting]]:
+    """FastAPI with one worker whose inference takes all cores, and with a worker for each core.
+
+    No thread spins.
+    """
+    plain = {f"thread pool, {CORES} ORT threads", f"thread pool, {CORES} workers"}
+    settings = [
+        _setting(f"FastAPI, {tried[0]}", bundle, tried) for tried in fastapi() if tried[0] in plain
+    ]
+    return {setting.server: [setting] for setting in settings}
 
 
 Tried = tuple[str, tuple[str, ...], dict[str, str], Callable[[bytes], bytes], str]
 """Label, command, variables, form and pattern of a setting."""
 LABEL = r'"label": ?(\d+)'
+
+
+def _setting(server: str, bundle: Path, tried: Tried) -> Setting:
+    label, command, variables, form, pattern = tried
+    variables = {"BUNDLE": str(bundle), "PORT": "{port}", "CORES": CORES, **variables}
+    return Setting(server, label, command, FOLDER, variables, form, pattern)
 
 
 def fastapi() -> list[Tried]:

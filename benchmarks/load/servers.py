@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -96,6 +97,17 @@ def running(setting: Setting) -> Iterator[Running]:
         yield server
     finally:
         _stop(process)
+
+
+@contextmanager
+def busy_core() -> Iterator[None]:
+    """Keep a core busy with another program."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def find_port() -> int:

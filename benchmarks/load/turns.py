@@ -7,7 +7,7 @@ that slow changes of the machine fall on all of them alike.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from subprocess import SubprocessError
@@ -37,6 +37,9 @@ class Turns:
 
     Args:
         bundles: folders.
+        others: the other servers of a bundle, each with the settings to try.
+        variables: of this service, by a bundle's name.
+        alone: whether onnxruntime alone and the service without its access log take turns too.
         seconds: of one measurement.
         until: when to end, on `time.monotonic`'s clock; the round under way is finished.
     """
@@ -47,9 +50,13 @@ class Turns:
         results: Results,
         console: Console,
         *,
+        others: Callable[[Path], dict[str, list[Setting]]] = baselines,
+        variables: Callable[[str], dict[str, str]] = lambda _: {},
+        alone: bool = True,
         seconds: float,
         until: float,
     ) -> None:
+        self._others, self._variables, self._alone = others, variables, alone
         self._bundles = bundles
         self._results = results
         self._console = console
@@ -68,7 +75,8 @@ class Turns:
                 self._console.print(f"no time for more than {number} rounds")
                 return
             for bundle in self._bundles:
-                self._measure_alone(bundle, number)
+                if self._alone:
+                    self._measure_alone(bundle, number)
                 self._measure_round(bundle, best[bundle.name], number)
             longest = max(longest, time.monotonic() - began)
 
@@ -81,11 +89,13 @@ class Turns:
             until = now + (index + 1) / len(self._bundles) * (limit - now)
             best[bundle.name] = {
                 server: self._try_server(bundle, settings, until)
-                for server, settings in baselines(bundle).items()
+                for server, settings in self._others(bundle).items()
             }
         return best
 
     def _try_server(self, bundle: Path, settings: list[Setting], until: float) -> dict[int, str]:
+        if len(settings) == 1:
+            return dict.fromkeys(CONNECTIONS, settings[0].label)
         rates: dict[int, dict[str, float]] = {connections: {} for connections in CONNECTIONS}
         for setting in settings:
             if time.monotonic() > until and rates[CONNECTIONS[0]]:
@@ -103,12 +113,12 @@ class Turns:
 
     def _measure_round(self, bundle: Path, best: Best, number: int) -> None:
         """Every server once; who begins changes with the round."""
-        unlogged = ours(bundle, {"CAPSNET_ACCESS_LOG": "false"}, server=UNLOGGED)
-        turns: list[tuple[Setting, tuple[int, ...]]] = [
-            (ours(bundle), CONNECTIONS),
-            (unlogged, CONNECTIONS),
-        ]
-        for server, settings in baselines(bundle).items():
+        variables = self._variables(bundle.name)
+        turns: list[tuple[Setting, tuple[int, ...]]] = [(ours(bundle, variables), CONNECTIONS)]
+        if self._alone:
+            unlogged = ours(bundle, {"CAPSNET_ACCESS_LOG": "false"}, server=UNLOGGED)
+            turns.append((unlogged, CONNECTIONS))
+        for server, settings in self._others(bundle).items():
             chosen = best[server]
             for setting in settings:
                 wanted = tuple(n for n in CONNECTIONS if chosen.get(n) == setting.label)

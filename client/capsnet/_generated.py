@@ -113,7 +113,7 @@ class Prediction(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -149,7 +149,7 @@ class ReconstructAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -171,7 +171,7 @@ class PerturbAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -198,7 +198,7 @@ class DecodeAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     images: list[Image.Image]
@@ -214,7 +214,7 @@ class SweepAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -242,7 +242,7 @@ class RoutingAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -269,7 +269,7 @@ class RoutingOffAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -293,7 +293,7 @@ class EquivarianceAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -321,14 +321,14 @@ class EquivarianceAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OcclusionAnswer(Answer):
-    """The change of presence and pose as a patch of ground hides each part of the image."""
+    """The change of presence and pose while a patch of background hides each part of the image."""
 
     model: str
     version: str
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -343,8 +343,8 @@ class OcclusionAnswer(Answer):
     value: float
     """Presence, or value of `dim`, without the patch."""
     map: Floats
-    """(H, W): how much the value changes where the patch covers a pixel, the mean over its
-    places; negative where it falls."""
+    """(H, W): the mean change of the value at each pixel, over all places of the patch that
+    cover the pixel; negative where the value falls."""
     lowest: float
     """The value at the place where it falls most."""
     highest: float
@@ -362,7 +362,7 @@ class SegmentAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     segments: list[Segment]
     """The longest capsule first."""
     explained_ink: float
@@ -379,7 +379,7 @@ class RivalsAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -402,7 +402,7 @@ class MorphAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -431,7 +431,7 @@ class NeighboursAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     length: float
@@ -450,7 +450,7 @@ class NeighboursAnswer(Answer):
     neighbours: list[Neighbour]
     """Training images of the class, the nearest first."""
     prototypes: list[Prototype]
-    """Typical training images of the class, the one that stands for most first."""
+    """Typical training images of the class, the one with the largest share first."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -472,7 +472,7 @@ class HealthAnswer(Answer):
     """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
     float32."""
     notes: list[str] | None = None
-    """What limits this answer, in sentences; left out where nothing is known to."""
+    """Sentences on what limits this answer; left out if there are none."""
     images: str
     """The images that it was measured on."""
     count: int
@@ -526,9 +526,9 @@ class NoveltyReport(Answer):
     length_score: float
     """The score of the longest capsule's length."""
     margin_score: float
-    """The score of its lead over the second longest capsule."""
+    """The score of the longest capsule's lead over the second longest one."""
     error_score: float
-    """The score of the error of its reconstruction."""
+    """The score of the error of the longest capsule's reconstruction."""
     distance_score: float | None = None
     """The score of the Mahalanobis distance of the poses."""
     error: float
@@ -633,8 +633,8 @@ class Segment(Answer):
     length: float
     """Length of the capsule, in [0, 1)."""
     mask: Image.Image
-    """White where the digit gets at least `mask_threshold` of the ink around the pixel, which
-    the returned digits divide. A pixel may belong to several."""
+    """The returned digits divide the ink around each pixel. White where this digit gets at least
+    `mask_threshold` of it. A pixel may belong to several digits."""
     reconstruction: Image.Image
     """The digit's capsule, decoded alone."""
     ink_share: float
@@ -1066,7 +1066,7 @@ class CapsNetMethods:
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: from delta to delta; by default `0.05`.
+            step: distance between two deltas; by default `0.05`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -1155,8 +1155,8 @@ class CapsNetMethods:
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
         and without the coupling bias, if the network has iterations and a bias. Only the routing
-        of the last layer is switched off. An answer that changes needed the routing that the
-        network was trained with. A network that is trained without routing may still be correct.
+        of the last layer is switched off. If the answer changes, it depended on routing. A
+        network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1256,9 +1256,9 @@ class CapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what this network loses. It does not show what the class consists of: a patch makes
-        edges that no training image had, and hiding one of two strokes that give the same
-        evidence may change nothing.
+        shows what this network loses. It does not show what the class consists of. A patch makes
+        edges that no training image had. If two strokes give the same evidence, hiding one of
+        them may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1346,8 +1346,7 @@ class CapsNetMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the class came to winning. The decoder was trained on classes that are present, so it
-        draws a short capsule faintly.
+        the class came to winning.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1435,9 +1434,10 @@ class CapsNetMethods:
     ) -> NeighboursAnswer:
         """Find the training images of a class with the nearest poses.
 
-        Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the answer, because the network compares no images. Prototypes are the images of the
-        class with the smallest distances to the others.
+        Only images of the chosen class are searched. For example, with the class 3, the nearest
+        image of an 8 is a 3. The images do not explain the answer, because the network compares
+        no images. Prototypes are the images of the class with the smallest distances to the
+        others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1877,7 +1877,7 @@ class AsyncCapsNetMethods:
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: from delta to delta; by default `0.05`.
+            step: distance between two deltas; by default `0.05`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -1966,8 +1966,8 @@ class AsyncCapsNetMethods:
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
         and without the coupling bias, if the network has iterations and a bias. Only the routing
-        of the last layer is switched off. An answer that changes needed the routing that the
-        network was trained with. A network that is trained without routing may still be correct.
+        of the last layer is switched off. If the answer changes, it depended on routing. A
+        network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2067,9 +2067,9 @@ class AsyncCapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what this network loses. It does not show what the class consists of: a patch makes
-        edges that no training image had, and hiding one of two strokes that give the same
-        evidence may change nothing.
+        shows what this network loses. It does not show what the class consists of. A patch makes
+        edges that no training image had. If two strokes give the same evidence, hiding one of
+        them may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2157,8 +2157,7 @@ class AsyncCapsNetMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the class came to winning. The decoder was trained on classes that are present, so it
-        draws a short capsule faintly.
+        the class came to winning.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2246,9 +2245,10 @@ class AsyncCapsNetMethods:
     ) -> NeighboursAnswer:
         """Find the training images of a class with the nearest poses.
 
-        Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the answer, because the network compares no images. Prototypes are the images of the
-        class with the smallest distances to the others.
+        Only images of the chosen class are searched. For example, with the class 3, the nearest
+        image of an 8 is a 3. The images do not explain the answer, because the network compares
+        no images. Prototypes are the images of the class with the smallest distances to the
+        others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2556,7 +2556,7 @@ class DrawingsMethods:
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: from delta to delta; by default `0.05`.
+            step: distance between two deltas; by default `0.05`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -2645,8 +2645,8 @@ class DrawingsMethods:
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
         and without the coupling bias, if the network has iterations and a bias. Only the routing
-        of the last layer is switched off. An answer that changes needed the routing that the
-        network was trained with. A network that is trained without routing may still be correct.
+        of the last layer is switched off. If the answer changes, it depended on routing. A
+        network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2746,9 +2746,9 @@ class DrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what this network loses. It does not show what the class consists of: a patch makes
-        edges that no training image had, and hiding one of two strokes that give the same
-        evidence may change nothing.
+        shows what this network loses. It does not show what the class consists of. A patch makes
+        edges that no training image had. If two strokes give the same evidence, hiding one of
+        them may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2836,8 +2836,7 @@ class DrawingsMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the class came to winning. The decoder was trained on classes that are present, so it
-        draws a short capsule faintly.
+        the class came to winning.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2925,9 +2924,10 @@ class DrawingsMethods:
     ) -> Image.Image:
         """Find the training images of a class with the nearest poses.
 
-        Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the answer, because the network compares no images. Prototypes are the images of the
-        class with the smallest distances to the others.
+        Only images of the chosen class are searched. For example, with the class 3, the nearest
+        image of an 8 is a 3. The images do not explain the answer, because the network compares
+        no images. Prototypes are the images of the class with the smallest distances to the
+        others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3111,7 +3111,7 @@ class AsyncDrawingsMethods:
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: from delta to delta; by default `0.05`.
+            step: distance between two deltas; by default `0.05`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -3200,8 +3200,8 @@ class AsyncDrawingsMethods:
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
         and without the coupling bias, if the network has iterations and a bias. Only the routing
-        of the last layer is switched off. An answer that changes needed the routing that the
-        network was trained with. A network that is trained without routing may still be correct.
+        of the last layer is switched off. If the answer changes, it depended on routing. A
+        network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3301,9 +3301,9 @@ class AsyncDrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what this network loses. It does not show what the class consists of: a patch makes
-        edges that no training image had, and hiding one of two strokes that give the same
-        evidence may change nothing.
+        shows what this network loses. It does not show what the class consists of. A patch makes
+        edges that no training image had. If two strokes give the same evidence, hiding one of
+        them may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3391,8 +3391,7 @@ class AsyncDrawingsMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the class came to winning. The decoder was trained on classes that are present, so it
-        draws a short capsule faintly.
+        the class came to winning.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3480,9 +3479,10 @@ class AsyncDrawingsMethods:
     ) -> Image.Image:
         """Find the training images of a class with the nearest poses.
 
-        Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the answer, because the network compares no images. Prototypes are the images of the
-        class with the smallest distances to the others.
+        Only images of the chosen class are searched. For example, with the class 3, the nearest
+        image of an 8 is a 3. The images do not explain the answer, because the network compares
+        no images. Prototypes are the images of the class with the smallest distances to the
+        others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),

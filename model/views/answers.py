@@ -1,4 +1,4 @@
-"""What answers consist of: arrays, which become JSON only where that is asked for."""
+"""The parts of answers: arrays that become JSON only on request."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class ModelAnswer(Part):
     )
     notes: list[str] | None = Field(
         None,
-        description="What limits this answer, in sentences; left out where nothing is known to.",
+        description="Sentences on what limits this answer; left out if there are none.",
         exclude_if=is_none,
     )
     _draw: Callable[[int | None], bytes] | None = PrivateAttr(None)

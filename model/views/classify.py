@@ -78,9 +78,11 @@ class NoveltyReport(Part):
     score: float = Field(description="The highest of the four scores below.")
     length_score: float = Field(description="The score of the longest capsule's length.")
     margin_score: float = Field(
-        description="The score of its lead over the second longest capsule."
+        description="The score of the longest capsule's lead over the second longest one."
     )
-    error_score: float = Field(description="The score of the error of its reconstruction.")
+    error_score: float = Field(
+        description="The score of the error of the longest capsule's reconstruction."
+    )
     distance_score: float | None = Field(
         None,
         description="The score of the Mahalanobis distance of the poses.",

@@ -192,7 +192,7 @@ class ViewMethods:
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: from delta to delta; by default `0.05`.
+            step: distance between two deltas; by default `0.05`.
             target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -258,8 +258,8 @@ class ViewMethods:
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
         and without the coupling bias, if the network has iterations and a bias. Only the routing
-        of the last layer is switched off. An answer that changes needed the routing that the
-        network was trained with. A network that is trained without routing may still be correct.
+        of the last layer is switched off. If the answer changes, it depended on routing. A
+        network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -340,9 +340,9 @@ class ViewMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what this network loses. It does not show what the class consists of: a patch makes
-        edges that no training image had, and hiding one of two strokes that give the same
-        evidence may change nothing.
+        shows what this network loses. It does not show what the class consists of. A patch makes
+        edges that no training image had. If two strokes give the same evidence, hiding one of
+        them may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -411,8 +411,7 @@ class ViewMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the class came to winning. The decoder was trained on classes that are present, so it
-        draws a short capsule faintly.
+        the class came to winning.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -476,9 +475,10 @@ class ViewMethods:
     ) -> NeighboursAnswer:
         """Find the training images of a class with the nearest poses.
 
-        Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the answer, because the network compares no images. Prototypes are the images of the
-        class with the smallest distances to the others.
+        Only images of the chosen class are searched. For example, with the class 3, the nearest
+        image of an 8 is a 3. The images do not explain the answer, because the network compares
+        no images. Prototypes are the images of the class with the smallest distances to the
+        others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),

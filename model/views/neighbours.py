@@ -74,7 +74,7 @@ def measure_all(poses: Floats, whitening: Floats) -> Doubles:
 def typical_distance(distances: Doubles) -> float:
     """The median, over N poses, of the distance to the nearest other one, from distances (N, N).
 
-    None has another if it is alone: then this is zero.
+    It is zero if there is only one pose.
     """
     if len(distances) < 2:
         return 0.0
@@ -113,8 +113,8 @@ def find_prototypes(distances: Doubles, count: int) -> Prototypes:
 def fit_whitening(poses: Floats, others: Doubles) -> Doubles:
     """Return W (D, D), with W W^T the inverse of the covariance of one class's poses (N, D).
 
-    Few poses know little of it: the covariance is mixed with that of all classes, which weighs as
-    much as D poses, and no direction has less than a thousandth of the mean variance.
+    Few poses give a poor estimate, so the covariance is mixed with that of all classes, which
+    weighs as much as D poses. No direction has less than a thousandth of the mean variance.
 
     Args:
         others: (D, D), the mean covariance within all classes.
@@ -175,7 +175,7 @@ class NeighboursAnswer(CapsuleAnswer):
         description="Training images of the class, the nearest first."
     )
     prototypes: list[Prototype] = Field(
-        description="Typical training images of the class, the one that stands for most first."
+        description="Typical training images of the class, the one with the largest share first."
     )
     image: Inner[Floats]
     """The image itself, (C, H, W)."""
@@ -194,9 +194,9 @@ class _Found(NamedTuple):
 async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> NeighboursAnswer:
     """Find the training images of a class with the nearest poses.
 
-    Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain the
-    answer, because the network compares no images. Prototypes are the images of the class with the
-    smallest distances to the others.
+    Only images of the chosen class are searched. For example, with the class 3, the nearest image
+    of an 8 is a 3. The images do not explain the answer, because the network compares no images.
+    Prototypes are the images of the class with the smallest distances to the others.
     """
     described = net.manifest.neighbours
     assert described

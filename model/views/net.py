@@ -1,4 +1,4 @@
-"""A network as a view sees it, and what a view asks of one first."""
+"""A network as a view sees it, and the checks that a view makes first."""
 
 from __future__ import annotations
 

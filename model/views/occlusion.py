@@ -184,15 +184,15 @@ class OcclusionQuery(TargetQuery):
 
 
 class OcclusionAnswer(CapsuleAnswer):
-    """The change of presence and pose as a patch of ground hides each part of the image."""
+    """The change of presence and pose while a patch of background hides each part of the image."""
 
     patch: int = Field(description="Side of the patch, pixels.")
     stride: int = Field(description="Pixels from place to place.")
     dim: int | None = Field(description="The pose dimension that was watched; null: presence.")
     value: Number = Field(description="Presence, or value of `dim`, without the patch.")
     map: Matrix = Field(
-        description="(H, W): how much the value changes where the patch covers a pixel, the mean "
-        "over its places; negative where it falls."
+        description="(H, W): the mean change of the value at each pixel, over all places of the "
+        "patch that cover the pixel; negative where the value falls."
     )
     lowest: Number = Field(description="The value at the place where it falls most.")
     highest: Number = Field(description="The value at the place where it rises most.")
@@ -209,8 +209,8 @@ async def occlusion(net: Net, query: OcclusionQuery, picture: Prepared) -> Occlu
     """Hide one patch of the image at a time and encode each result.
 
     For strokes the patch is black, and for photographs it has their mean colour. The map shows what
-    this network loses. It does not show what the class consists of: a patch makes edges that no
-    training image had, and hiding one of two strokes that give the same evidence may change
+    this network loses. It does not show what the class consists of. A patch makes edges that no
+    training image had. If two strokes give the same evidence, hiding one of them may change
     nothing.
     """
     manifest, plan, image = net.manifest, query.plan(net.manifest), picture.image

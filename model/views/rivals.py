@@ -86,8 +86,7 @@ async def rivals(net: Net, query: RivalsQuery, picture: Prepared) -> RivalsAnswe
     """Decode the capsule of every class of one image.
 
     A high error means that the class cannot explain the image. It does not measure how close the
-    class came to winning. The decoder was trained on classes that are present, so it draws a short
-    capsule faintly.
+    class came to winning.
     """
     encoded = await encode_picture(net, picture)
     labels = (-encoded.presence).argsort(kind="stable")[: query.rows(net.manifest)]

@@ -5,8 +5,8 @@ they were. Axes: N images, R iterations, K classes, I input capsules, D numbers 
 
 - `uniform`: every vote weighs 1 / K for every class, without a coupling bias. Where routing
   iterates, this is its first iteration, and what a network that routes once would say.
-- `one-iteration`: the couplings that one iteration of agreement made of uniform ones. Only where
-  there are more iterations than these two.
+- `one-iteration`: the couplings after one iteration of agreement, which starts with uniform ones.
+  Only where there are more than two iterations.
 - `no-bias`: without the learned B that self-attention adds to its softmax (Mazzia, Salvetti and
   Chiaberge 2021, equation 3). Only where couplings are no softmax.
 """
@@ -97,8 +97,8 @@ def answers(presence: Floats, count: int) -> NDArray[np.int64]:
 def _after(trace: ClassTrace[Floats], iteration: int, *, activated: bool) -> Floats:
     """Presence (N, K) of a network that routes for so many iterations and no more.
 
-    EM routing scales the logits of activations up from iteration to iteration: those of an earlier
-    one are scaled as the last one's are.
+    EM routing scales the logits of activations up from iteration to iteration. Here the logits of
+    an earlier iteration get the scale of the last one.
     """
     presence = trace.presence[:, iteration - 1]
     if not activated:
@@ -160,8 +160,8 @@ async def routing_off(net: Net, query: RoutingOffQuery, picture: Prepared) -> Ro
 
     The presence is computed from the same votes with uniform couplings, after one iteration, and
     without the coupling bias, if the network has iterations and a bias. Only the routing of the
-    last layer is switched off. An answer that changes needed the routing that the network was
-    trained with. A network that is trained without routing may still be correct.
+    last layer is switched off. If the answer changes, it depended on routing. A network that
+    is trained without routing may still be correct.
     """
     trace = (await net.trace(picture.image)).classes
     variants = await net.aside(_find_variants, net.manifest, trace)

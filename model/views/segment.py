@@ -95,9 +95,9 @@ def segment(
 def _explaining(image: Floats, lengths: Floats, decoded: Floats) -> list[int]:
     """Places of the candidates that are taken for present.
 
-    A capsule that is short, or owes its length to another digit's strokes, must explain more: the
-    share of the image's squared brightness by which its reconstruction lowers the squared error of
-    those before, times its length, must exceed `EXPLAINED`.
+    A capsule that is short, or owes its length to another digit's strokes, must explain more. Its
+    reconstruction lowers the squared error of those before by a share of the image's squared
+    brightness. This share, times the capsule's length, must exceed `EXPLAINED`.
     """
     if not (image >= INK).any():
         return []
@@ -146,8 +146,8 @@ class Segment(Part):
     class_name: str
     length: Number = Field(description="Length of the capsule, in [0, 1).")
     mask: DataUrl = Field(
-        description="White where the digit gets at least `mask_threshold` of the ink around the "
-        "pixel, which the returned digits divide. A pixel may belong to several."
+        description="The returned digits divide the ink around each pixel. White where this digit "
+        "gets at least `mask_threshold` of it. A pixel may belong to several digits."
     )
     reconstruction: DataUrl = Field(description="The digit's capsule, decoded alone.")
     ink_share: Number = Field(

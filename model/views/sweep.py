@@ -96,7 +96,7 @@ class SweepQuery(TargetQuery):
     start: Delta = Field(-0.25, description="First delta.")
     stop: Delta = Field(0.25, description="Last delta.")
     step: float = Field(
-        0.05, ge=1e-6, le=2, allow_inf_nan=False, description="From delta to delta."
+        0.05, ge=1e-6, le=2, allow_inf_nan=False, description="Distance between two deltas."
     )
     scale: int = Field(2, ge=1, le=8, description=SCALE_TEXT)
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import defaultdict
 from contextvars import ContextVar
 
 from opentelemetry import trace
 
-from service.telemetry.tracing import current_span
-
 _current: ContextVar[dict[str, float] | None] = ContextVar("timings", default=None)
+
+
+def current_span() -> trace.Span | None:
+    """The span of the request that this task works for, if traces are recorded."""
+    if "opentelemetry.sdk" not in sys.modules:
+        return None
+    span = trace.get_current_span()
+    return span if span.is_recording() else None
 
 
 def collect() -> dict[str, float]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 from collections.abc import Collection
 
 from fastapi.telemetry import TelemetryConfig
@@ -15,6 +14,7 @@ from opentelemetry import trace
 from starlette.types import Scope
 
 from service.settings import Settings, SettingsError
+from service.telemetry.timings import current_span
 
 _DEFAULTS = {"OTEL_SERVICE_NAME": "capsnet", "OTEL_EXPORTER_OTLP_TIMEOUT": "2"}
 """Defaults of OpenTelemetry's variables.
@@ -25,14 +25,6 @@ ends.
 _HIDDEN = "REDACTED"
 """OpenTelemetry's conventional replacement of secrets."""
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-
-
-def current_span() -> trace.Span | None:
-    """The span of the request that this task works for, if traces are recorded."""
-    if "opentelemetry.sdk" not in sys.modules:
-        return None
-    span = trace.get_current_span()
-    return span if span.is_recording() else None
 
 
 def hide_target(scope: Scope) -> None:

@@ -39,7 +39,10 @@ def test_tabs_and_sliders_by_keyboard(playground: Playground) -> None:
     assert "Sweep" == playground.page.locator(":focus").inner_text()
     assert playground.page.locator("#sweep").is_visible()
     keyboard.press("End")
-    assert playground.page.locator("#view-neighbours").is_visible()
+    tabs = playground.page.get_by_role("tablist", name="Views").get_by_role("tab")
+    last = [name for name in tabs.all_inner_texts() if name][-1]
+    assert last == playground.page.locator(":focus").inner_text()
+    assert playground.page.get_by_role("tabpanel", name=last).is_visible()
     keyboard.press("Home")
     before = playground.page.locator("#reconstruction").get_attribute("src")
     keyboard.press("Tab")

@@ -52,11 +52,12 @@ def test_the_table_says_what_stays() -> None:
     """A view that is as before with all weights random is named."""
     steps = [
         {"layer": "votes", "occlusion": 0.9, "routing": 0.9, "neighbours": 0.9},
-        {"layer": "stem", "occlusion": 0.8, "routing": 0.1, "neighbours": 0.4},
+        {"layer": "stem", "occlusion": 0.8, "routing": -0.7, "neighbours": 0.4},
     ]
     text = sanity.table({"mnist": {"version": "1", "steps": steps}})
     assert "| occlusion | 0.90 | 0.80 | 0.80 | **stays** |" in text
-    assert "| routing | 0.90 | 0.10 | 0.10 | changes |" in text
+    assert "| routing | 0.90 | -0.70 | -0.70 | **stays, inverted** |" in text
+    assert "| neighbours | 0.90 | 0.40 | 0.40 | changes |" in text
     assert "python -m research sanity" in sanity.table({})
 
 

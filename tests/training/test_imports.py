@@ -153,6 +153,24 @@ def test_an_onnx_file_with_logits_has_probabilities(command: Command, tmp_path: 
     assert {"encoder.onnx", "weights.safetensors"} == manifest.sha256.keys()
 
 
+def test_a_decoder_may_ignore_the_class(command: Command, tmp_path: Path) -> None:
+    """Its file has one input then, because exporters leave out what a network ignores."""
+    namespace: dict[str, Callable[[], torch.nn.Module]] = {}
+    exec(dedent(MODULE), namespace)  # noqa: S102  our own
+    network = namespace["make"]()
+    encoder = to_onnx(network, {"images": torch.zeros(2, 1, 12, 12)}, ("presence", "poses"))
+    inputs = {"poses": torch.zeros(2, 4), "classes": torch.zeros(2, dtype=torch.int64)}
+    decoder = to_onnx(network.decoder, inputs, ("images",))
+    del decoder.graph.input[1]
+    (tmp_path / "encoder.onnx").write_bytes(encoder.SerializeToString())
+    (tmp_path / "decoder.onnx").write_bytes(decoder.SerializeToString())
+    options = ("--decoder", tmp_path / "decoder.onnx", "--classes", "a,b,c", "--bundles", tmp_path)
+    command(tmp_path / "encoder.onnx", "--name", "three", *options)
+    loaded = model.load(tmp_path / "three", device="cpu")
+    image = np.random.default_rng(3).random((12, 12), np.float32)
+    assert (12, 12) == np.asarray(loaded.reconstruct(image).reconstruction).shape[-2:]
+
+
 def test_pictures_are_not_replaced_by_a_bundle(
     command: Command, shapes: Path, tmp_path: Path
 ) -> None:
