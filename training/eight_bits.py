@@ -251,7 +251,8 @@ def _find_ranges(plain: onnx.ModelProto, output: str, images: Floats) -> Floats:
     batches = [images[start : start + BATCH] for start in range(0, len(images), BATCH)]
     outputs = [session.run([output], {"images": batch})[0] for batch in batches]
     ranges = [np.abs(values).max(axis=(0, 2, 3)) for values in outputs]
-    return np.maximum(np.max(ranges, axis=0), np.float32(1e-6))
+    largest: Floats = np.max(ranges, axis=0)
+    return np.maximum(largest, np.float32(1e-6))
 
 
 @contextmanager
