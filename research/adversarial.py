@@ -312,7 +312,8 @@ def draw(measured: Mapping[str, Any], target: Path) -> None:
                 axis.plot([float(epsilon) for epsilon in strengths], undetected, "o-", label=name)
             axis.set(title=attack, xlabel="epsilon", ylim=(-0.03, 1.03))
         row[0].set_ylabel(f"by {detector}")
-    axes[0, 0].legend(fontsize="x-small", frameon=False)
+    named = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*named, loc="outside lower center", ncols=4, fontsize="x-small", frameon=False)
     save(figure, target)
 
 
