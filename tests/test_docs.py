@@ -195,7 +195,7 @@ def test_the_glossary_has_few_terms() -> None:
 
 @pytest.mark.parametrize("record", sorted(DOCS.glob("adr/*.md")), ids=lambda path: path.stem)
 def test_a_decision_is_told_in_200_words(record: Path) -> None:
-    """Whoever wonders why reads it in a minute."""
+    """A decision can be read in a minute."""
     assert len(record.read_text().split()) <= 200
 
 

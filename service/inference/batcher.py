@@ -229,7 +229,7 @@ class Batcher:
         try:
             while self._run_next():
                 pass
-        except Exception as error:  # noqa: BLE001  whatever ends the thread must be told
+        except Exception as error:  # noqa: BLE001  whatever ends the thread must be reported
             self._die(error, [])
 
     def _run_next(self) -> bool:
@@ -300,7 +300,7 @@ class Batcher:
         try:
             if batch:
                 self._compute(key, batch)
-        except Exception as error:  # noqa: BLE001  whatever ends the batcher must be told
+        except Exception as error:  # noqa: BLE001  whatever ends the batcher must be reported
             self._die(error, batch)
         finally:
             with self._changed:

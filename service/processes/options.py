@@ -60,7 +60,7 @@ def _write(writing: int) -> None:
         os._exit(1)
     options = {name: getattr(settings, name) for name in Options._fields}
     options["workers"] = settings.workers or _default_workers(settings)
-    with suppress(BrokenPipeError):  # the supervisor was told to end
+    with suppress(BrokenPipeError):  # the supervisor is ending
         os.write(writing, json.dumps(options).encode())
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""Attacks on the gRPC port, which has keys; whoever calls well meanwhile is answered."""
+"""Attacks on the gRPC port, which has keys; well-behaved callers are answered during them."""
 
 from __future__ import annotations
 

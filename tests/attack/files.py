@@ -43,7 +43,7 @@ def commented_jpeg(comments: int = 4_500_000) -> bytes:
 
 @cache
 def rle_bmp(width: int = WIDE) -> bytes:
-    """A BMP of one very long row, of which the first pixel is told and then that the row ends."""
+    """A BMP of one very long row, which encodes its first pixel and then the end of the row."""
     palette, data = bytes(1024), b"\x01\x00\x00\x00"
     head = struct.pack("<IiiHHIIiiII", 40, width, 1, 1, 8, 1, len(data), 0, 0, 256, 0)
     start = 14 + len(head) + len(palette)

@@ -44,5 +44,5 @@ def test_drawn_digits_are_read(digit: int, playground: Playground) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("digit", DIGITS)
 def test_drawn_digits_of_all_hands_are_read(digit: int, playground: Playground) -> None:
-    """Whoever draws it."""
+    """A digit is recognised in every hand that the tests draw."""
     assert {} == misread(digit, len(HANDS), playground)

@@ -271,7 +271,7 @@ def test_what_is_wrong_is_said(arguments: list[str], code: Exit, text: str, run:
 
 
 def test_an_empty_folder_is_said(run: Run, tmp_path: Path) -> None:
-    """It is no answer for nothing."""
+    """The command fails and names the folder. It does not print an empty answer."""
     result = run("classify", str(tmp_path))
     assert Exit.USAGE == result.exit_code
     assert "holds no picture" in result.stderr

@@ -169,7 +169,7 @@ def test_a_reload_that_hangs_does_not_hold_up_the_end(start_service: Start, tmp_
     )
     manifest = tmp_path / "mnist-compact" / MANIFEST
     manifest.unlink()
-    os.mkfifo(manifest)  # whoever opens it waits for a writer
+    os.mkfifo(manifest)  # opening it waits for a writer
     with pytest.raises(httpx.ReadTimeout):
         client.post("/models/reload", headers={"X-API-Key": "a-key-of-tests-alone"}, timeout=1)
     process.send_signal(signal.SIGTERM)

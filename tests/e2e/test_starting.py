@@ -47,7 +47,7 @@ def test_uvicorn_alone_serves_the_app(container: object) -> None:
 
 
 def test_the_port_is_open_while_bundles_load(start_service: Start, slow_bundle: Path) -> None:
-    """The process is alive, shows samples and says that it is not ready; told to end, it does."""
+    """The process is alive, shows samples and says that it is not ready; on SIGTERM, it ends."""
     process, client = start_service(probe="/livez", CAPSNET_BUNDLES=str(slow_bundle.parent.parent))
     assert httpx.codes.SERVICE_UNAVAILABLE == client.get("/readyz").status_code
     assert httpx.codes.OK == client.get("/samples/7.png").status_code

@@ -307,7 +307,7 @@ def fork_servers_killed(site: Site) -> None:
 def frozen(site: Site) -> None:
     """No process runs, and then all go on: none is ended for its silence.
 
-    Requests whose time passed meanwhile are told so.
+    A request whose time passed in the meantime is answered with 408 or 504.
     """
     pids = [site.service.pid, *descendants(site.service.pid)]
     before = site.workers()

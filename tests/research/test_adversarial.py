@@ -1,4 +1,4 @@
-"""Attacks change images within their bounds, and detectors are told what they find."""
+"""Attacks change images within their bounds, and the table shows what detectors find."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_what_has_a_result_is_not_run_again(small: str, tmp_path: Path) -> None:
 
 
 def test_what_the_page_tells_is_run_again_on_a_fresh_clone(small: str, tmp_path: Path) -> None:
-    """With the seeds of the page, and its errors are told next to the new ones."""
+    """It runs the seeds of the page, and prints the errors of the page next to the new ones."""
     docs = tmp_path / "docs"
     docs.mkdir()
     call("run", small, runs=tmp_path / "runs", docs=docs)

@@ -95,7 +95,7 @@ def test_sets_are_the_same_bit_for_bit(blocks: Examples) -> None:
 @pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_the_docs_give_digests_of_held_out_digits(name: str) -> None:
-    """Whoever makes the sets anew can check them without the test split."""
+    """Sets that are made anew can be checked without the test split."""
     digits = load(DATASETS["mnist"], "train", Path(os.environ["CAPSNET_DATA_DIR"]))
     _, validation = split_last(digits, HELD_OUT)
     docs = (Path(__file__).parents[2] / "docs" / "reference" / "presets.md").read_text()

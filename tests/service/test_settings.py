@@ -118,7 +118,7 @@ def test_a_wrong_value_is_refused_by_name(variable: str, value: str, read: Read)
 def test_a_wrong_value_is_refused_with_what_would_be_right(
     variable: str, value: str, message: str, read: Read
 ) -> None:
-    """Whoever reads the message can mend it; a typo in a name does not pass unread."""
+    """The message says how to mend it, and a misspelt name is refused."""
     with pytest.raises(SettingsError, match=message):
         read(**{variable: value})
 

@@ -85,7 +85,7 @@ def test_shipped_cards_tell_every_read(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)
 def test_shipped_findings_are_of_the_shipped_weights(folder: Path) -> None:
-    """Whoever exchanges weights measures anew what the card says of them."""
+    """New weights need new measurements before the card shows any."""
     manifest = Bundle.open(folder).manifest
     if manifest.pose_dimensions or manifest.novelty:
         assert manifest.version == manifest.analysed_version

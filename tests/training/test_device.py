@@ -114,7 +114,7 @@ def torchrun(directory: Path, *options: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run of which the process that does not lead was told to stop at its first line."""
+    """A run whose second process gets the signal to stop at its first line."""
     directory = tmp_path_factory.mktemp("together")
     output = ""
     with subprocess.Popen(

@@ -123,7 +123,8 @@ def test_a_convolution_without_bias_takes_over_its_normalisation(
     fold_norms(network)
     torch.testing.assert_close(before, network(images).presence, rtol=0, atol=1e-5)
     relearning = deepcopy(network).train().front(images)
-    torch.testing.assert_close(learning, relearning, rtol=0, atol=1e-2)
+    loose = 1e-2 if options.get("width") else 1e-3  # some of many channels hardly vary
+    torch.testing.assert_close(learning, relearning, rtol=0, atol=loose)
     again = Bare(SMALL, **options)
     again.load_state_dict(network.state_dict())
     round_weights(network)

@@ -209,7 +209,7 @@ def test_uneven_classes_are_named(folder: Folder, tiny: Recipe) -> None:
 
 
 def test_a_moved_folder_is_the_same(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
-    """Where pictures are does not matter, but what they are."""
+    """The digest is of the contents of pictures, not of their places."""
     data = load_pictures(tiny, folder())
     assert data.pictures is not None
     moved = Path(data.pictures.folder).rename(tmp_path / "animals")

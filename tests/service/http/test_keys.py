@@ -160,7 +160,7 @@ def test_keys_come_from_the_file_too(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_without_keys_is_refused(content: str | None, reason: str, tmp_path: Path) -> None:
-    """Whoever names a file wants keys; without any, the service would be open to all."""
+    """A key file without keys is refused, because the service would be open to all."""
     file = tmp_path / "keys"
     if content is not None:
         file.write_text(content)

@@ -78,7 +78,7 @@ def test_the_page_s_files_have_the_types_that_browsers_need(name: str, client: T
 
 
 def test_copies_are_used_only_while_they_are_current(client: TestClient) -> None:
-    """Modules of two releases never meet: browsers ask, and are told that nothing changed."""
+    """Modules of two releases never mix: browsers ask each time, and get 304 if nothing changed."""
     fresh = client.get("/static/main.js")
     assert "no-cache" == fresh.headers["cache-control"]
     again = client.get("/static/main.js", headers={"If-None-Match": fresh.headers["etag"]})

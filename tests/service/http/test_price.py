@@ -21,7 +21,7 @@ PICTURE = draw_image(np.full((3, 64, 64), 0.7, np.float32), 1)
 
 @pytest.fixture(scope="module")
 def settings(sized_bundles: Path) -> Settings:
-    """Whoever has spent a row waits an hour for the next one."""
+    """A client that has spent a row waits an hour for the next one."""
     return Settings(
         bundles=sized_bundles,
         default_model=FAST,

@@ -91,7 +91,7 @@ async def batching(
 def start(
     batcher: Batcher, *rows: Any, key: Hashable = "q", job: Job | None = None
 ) -> asyncio.Future[Results]:
-    """Queue some rows; who waits longer than PATIENCE_S for their results is told."""
+    """Queue some rows; a wait of more than PATIENCE_S for their results fails."""
     call = batcher.start(key, rows, job or Job(0.0))
     call.get_loop().call_later(PATIENCE_S, _give_up, weakref.ref(call))
     return call

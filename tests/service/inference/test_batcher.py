@@ -387,7 +387,7 @@ async def test_a_batch_that_cannot_be_counted_ends_nothing(
 
 
 async def test_a_thread_that_cannot_form_a_batch_is_told() -> None:
-    """Whoever waits for one is answered."""
+    """Each caller that waits for one is answered."""
     told: list[Exception] = []
     here = threading.get_ident()
 
@@ -573,7 +573,7 @@ async def test_the_thread_does_not_compute_beside_the_loop() -> None:
 
 
 async def test_the_thread_ends_after_the_last_batch_on_the_loop() -> None:
-    """It was told to end while the loop was inside, and is woken again when that is over."""
+    """It is stopped while the loop is inside, and is woken again when that is over."""
     ended: list[bool] = []
 
     def run(rows: list[Any]) -> list[Any]:

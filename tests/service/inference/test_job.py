@@ -250,7 +250,7 @@ def test_a_refusal_names_whole_seconds() -> None:
 
 
 def test_connections_are_kept_for_those_who_come_back() -> None:
-    """A client that waits as long as it is told does not meet a connection that is closing."""
+    """A client that waits for Retry-After does not meet a connection that is closing."""
     assert MAX_RETRY_S < KEEP_ALIVE_S
 
 

@@ -78,7 +78,7 @@ def test_what_takes_longer_has_a_process(
 def test_the_box_is_in_pixels_of_the_file(
     picture_format: str, preparation: DecodePools, manifest: Manifest
 ) -> None:
-    """A large picture is looked at smaller; where its strokes are is told in its own pixels."""
+    """A large picture is searched at a smaller size; the box of its strokes has its own pixels."""
     picture = Image.new("L", (2720, 1800), 230)
     picture.paste(20, (1600, 400, 1760, 1200))
     file = io.BytesIO()

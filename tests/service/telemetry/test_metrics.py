@@ -140,7 +140,7 @@ def samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 
 def test_each_worker_tells_the_sum_of_all(workers: Workers) -> None:
-    """Counters, histograms and gauges are added up; each process is told by its number."""
+    """Counters, histograms and gauges are added up; figures of a process have its number."""
     workers.status.count_ends(restarted=4, killed=3)
     started = [workers.start(slot) for slot in range(2)]
     found = samples(started[0].communicate("\n")[0])

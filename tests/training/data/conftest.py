@@ -1,4 +1,4 @@
-"""A web server that misbehaves as told."""
+"""A web server that misbehaves as a test asks."""
 
 from __future__ import annotations
 
