@@ -267,7 +267,7 @@ def test_own_pictures_are_tested_on_new_ones(shapes: Path) -> None:
     """The score of those that training never saw is on the card, and there is a report."""
     metrics = Bundle.open(shapes / "bundles" / "shapes").manifest.metrics
     assert 70 == metrics["test_images"]
-    assert "Ten of the 80 new shapes" in read(OWN_PICTURES)
+    assert "10 of the 80 new shapes" in read(OWN_PICTURES)
     assert metrics["test_errors"] <= 8
     assert {"ring", "square"} == {name for name, *_ in metrics["recalls"]}
     assert "wrote report.html" in (shapes / "score.txt").read_text()
