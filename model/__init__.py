@@ -1,6 +1,7 @@
 """Code that training and serving share: the networks, bundles, and how images are prepared.
 
-In a notebook, numpy in and numpy out, under a name that leaves the variable `model` free:
+In a notebook, views take and return numpy arrays. Import the package under a name that leaves
+the variable `model` free:
 
     import model as capsnet_model
     mnist = capsnet_model.load("mnist")
@@ -36,13 +37,14 @@ def load(
     threads: int = 0,
     precision: CpuPrecision = "float32",
 ) -> LoadedBundle:
-    """Load a bundle that ships, by name, or any other, by its folder.
+    """Load a shipped bundle by its name, or any other bundle by its folder.
 
     Args:
         name: `mnist`, or a folder that `training export` wrote.
         device: `cuda` fails rather than falling back; `auto` takes CUDA where it works.
-        threads: of one inference on the CPU; by default the CPU quota of this process.
-        precision: of the encoder's convolutions on the CPU; `int8` is faster and less exact.
+        threads: the threads of one inference on the CPU; by default the CPU quota of this process.
+        precision: the precision of the encoder's convolutions on the CPU; `int8` is faster and less
+            exact.
 
     Raises:
         model.bundle.BundleError: there is no such bundle, or it is incomplete or altered.

@@ -56,9 +56,9 @@ _BUNDLES = Path("model/bundles")
 
 @app.command("list")
 def show(*, file: OwnFile = None, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS) -> None:
-    """List tables and their rows, the seeds that have a result, and whether it is of today's code.
+    """List tables, their rows, the seeds with a result, and whether today's code made the result.
 
-    Results of another recipe are stale; those of other code may still be right.
+    Results of another recipe are stale. Results that other code made may still be right.
     """
     declare(file)
     results = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
@@ -98,11 +98,11 @@ def run_rows(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads; 0 takes them all.")] = 0,
 ) -> None:
-    """Train rows and read the test split once for each and seed, at the end.
+    """Train rows, and read the test split once for each row and seed, at the end of its training.
 
-    Rows with a result in the folder of runs are skipped, and stopped rows go on: the same command
-    continues. Rows with a result in the docs run again, and both results are printed. No tracked
-    file changes: only `write` changes the docs.
+    To continue after a stop, run the same command again: it skips rows with a result in the folder
+    of runs, and resumes stopped rows. Rows with a result in the docs run again, and both results
+    are printed. No tracked file changes: only `write` changes the docs.
     """
     declare(file)
     changes: dict[str, Any] = {} if images is None else {"images": images}
@@ -174,7 +174,7 @@ def routing_off(
 
 @app.command("table")
 def print_table(
-    name: Annotated[str, typer.Argument(help="Of a table.")],
+    name: Annotated[str, typer.Argument(help="Name of a table.")],
     *,
     file: OwnFile = None,
     validation: Annotated[
@@ -214,7 +214,7 @@ def compare_with_factors(
 ) -> None:
     """Compare poses of assemblies with the factors that they were rendered from.
 
-    Azimuth, elevation, size and lamp are known for every image. Then the page is written anew.
+    Azimuth, elevation, size and lamp are known for every image. At the end, the page is written.
     """
     rows = [row for row in choose_rows(names or [factors.TABLE]) if row.protocol == "azimuths"]
     numbers = _seeds(seeds)
@@ -236,10 +236,10 @@ def attack(
     data_dir: DataDir = _DATA,
     bundles: Bundles = _BUNDLES,
 ) -> None:
-    """Attack networks by FGSM and PGD, detect the attacks, and write table and picture.
+    """Attack networks by FGSM and PGD, detect the attacks, and write a table and a picture.
 
-    Each read of a test split goes on record. Then the page is written anew. A control, such as a
-    linear head, is attacked by the folder of its run.
+    Each read of a test split goes on record. At the end, the page is written. To attack a control,
+    such as a linear head, name the folder of its run.
     """
     adversarial.measure_all(
         names, bundles=bundles, docs_dir=docs_dir, data_dir=data_dir, say=console.print
@@ -258,7 +258,7 @@ def check_views(
 ) -> None:
     """Randomise the weights of bundles layer by layer, and say which views do not change.
 
-    Only held-out training images are read. Then the page is written anew.
+    Only held-out training images are read. At the end, the page is written.
     """
     sanity.measure_all(
         names, bundles=bundles, docs_dir=docs_dir, data_dir=data_dir, say=console.print
@@ -270,12 +270,12 @@ def check_views(
 def print_inside(
     folders: Annotated[
         list[Path] | None,
-        typer.Argument(help="Also bundles that `training export` wrote, such as those of folders."),
+        typer.Argument(help="Folders of further bundles that `training export` wrote."),
     ] = None,
     *,
     bundles: Bundles = _BUNDLES,
 ) -> None:
-    """Print how sure and how healthy all bundles are, and those in FOLDERS: two Markdown tables."""
+    """Print two Markdown tables of all bundles, and of those in FOLDERS: confidence and health."""
     opened = [*page.open_all(bundles), *map(Bundle.open, folders or ())]
     tables = (inside.confidence_table(opened), inside.health_table(opened))
     console.print("\n\n".join(tables), markup=False)
@@ -287,10 +287,10 @@ def write_page(
 ) -> None:
     """Add results to docs/results.json, and write the page and its picture from them.
 
-    Reads of test splits that are on record in the folder of runs go into that of the bundles.
+    The record of test reads in the folder of runs is added to the record in the folder of bundles.
 
-    Those of rows that are no longer declared stay in the file, as reads of the test split. The card
-    of a bundle that has its row's name gets the mean over seeds.
+    Results of rows that are no longer declared stay in the file, because they read the test split.
+    If a bundle has the name of a row, its card gets the mean over seeds.
     """
     adopt_reads(runs_dir, bundles)
     both = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
@@ -317,7 +317,7 @@ def declare(file: Path | None) -> None:
 
 
 def choose_rows(names: list[str]) -> list[Row]:
-    """Rows that have, or whose table has, one of the names; each once.
+    """Rows with one of the names, and rows of tables with one of the names, each row once.
 
     Raises:
         TrainingError: a name matches nothing.
@@ -350,7 +350,7 @@ def _key(row: Row, seed: int) -> str:
 
 
 def _known(row: Row, own: list[Result]) -> str:
-    """The seeds of a row's results, and what they are of."""
+    """The seeds of a row's results, and whether these are stale or made by other code."""
     if not own:
         return "not run"
     seeds = sorted({one.seed for one in own})
@@ -370,7 +370,7 @@ def _seeds(text: str) -> tuple[int, ...]:
     try:
         return tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError as error:
-        raise TrainingError(f"seeds are numbers, by comma; not {text}") from error
+        raise TrainingError(f"seeds are numbers separated by commas, not {text}") from error
 
 
 if __name__ == "__main__":

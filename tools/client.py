@@ -57,7 +57,7 @@ _IMAGE = (
     "a path, the bytes of a file, an open file, a Pillow image, or an array (H, W), (H, W, C) or "
     "(C, H, W), of 0 to 255 or of floats in [0, 1]."
 )
-_IMAGES = f"{_IMAGE[:-1]}; or a list of such, answered by a list in the same order."
+_IMAGES = f"{_IMAGE[:-1]}; or a list of these, answered by a list in the same order."
 _HEAD = '''\
 """Answers and methods, written by `make generate` from the OpenAPI document."""
 
@@ -457,8 +457,8 @@ def _write_batched(method: Method, *, sync: bool) -> list[str]:
     document = _document(method)
     each = (
         f"{method.text.splitlines()[0]}\n\n"
-        "Images are read while answers come, and sent in requests of a size that the service "
-        f"accepts, side by side.\n\n{document[document.index('Args:') :]}"
+        "Images are read while answers arrive. They are sent in several requests at a time, each "
+        f"of a size that the service accepts.\n\n{document[document.index('Args:') :]}"
     ).replace(_IMAGES, f"any number, each as for `{method.name}`.")
     return [
         "    @overload", first, "",

@@ -74,7 +74,7 @@ app = typer.Typer(
 console = Console()
 
 BundleName = Annotated[
-    str, typer.Argument(help="A bundle that ships, by name, or a folder that `export` wrote.")
+    str, typer.Argument(help="Name of a shipped bundle, or a folder that `export` wrote.")
 ]
 DataFolder = Annotated[
     Path | None,
@@ -84,7 +84,8 @@ TestFolder = Annotated[
     Path | None,
     typer.Option(
         "--data",
-        help="Folder of new pictures by class to score; with --validation, of the training images.",
+        help="Folder of new pictures by class to score. With --validation, it is the folder of the "
+        "training images.",
     ),
 ]
 Preset = Annotated[str, typer.Argument(help="See `presets`.")]
@@ -94,7 +95,10 @@ Settings = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 DataDir = Annotated[
-    Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
+    Path,
+    typer.Option(
+        envvar="CAPSNET_DATA_DIR", help="Folder of data sets; missing files are downloaded."
+    ),
 ]
 _DATA = Path("data")
 _WORST = 10
@@ -118,8 +122,9 @@ def train(
         str | None,
         typer.Option(
             metavar="pretrained|FILE",
-            help="Look at pictures with a published network: EfficientNet-Lite0 of the extra "
-            "`pretrained`, or the weights in FILE, of torchvision or timm.",
+            help="Compute features of pictures with a published network: `pretrained` is "
+            "EfficientNet-Lite0, from the extra of this name; FILE has weights of torchvision or "
+            "timm.",
         ),
     ] = None,
     channels: Annotated[int | None, typer.Option(help="1 makes pictures grey, 3 coloured.")] = None,
@@ -138,11 +143,11 @@ def train(
         bool, typer.Option("--resume-or-begin", help="Continue the run, or begin it.")
     ] = False,
     weights: Annotated[
-        Path | None, typer.Option(help="Start from the weights of this run's folder or bundle.")
+        Path | None, typer.Option(help="Start from the weights of this run or bundle.")
     ] = None,
     transfer: Annotated[
         Path | None,
-        typer.Option(help="Start from those weights of this run's folder or bundle that fit."),
+        typer.Option(help="Start from the weights of this run or bundle that fit this network."),
     ] = None,
     max_minutes: Annotated[
         float, typer.Option(min=0, help="Save and stop after this long; --resume goes on.")
@@ -153,9 +158,9 @@ def train(
         bool, typer.Option("--tensorboard", help="Write metrics to <run-dir>/tensorboard as well.")
     ] = False,
 ) -> None:
-    """Train PRESET. Interrupting saves; --resume continues exactly.
+    """Train PRESET. An interrupt saves a checkpoint, and --resume continues from it exactly.
 
-    `torchrun --nproc-per-node 2 -m training train PRESET` shares each batch among processes.
+    `torchrun --nproc-per-node 2 -m training train PRESET` splits each batch between two processes.
     """
     if weights and transfer:
         raise typer.BadParameter("--weights and --transfer exclude each other")
@@ -205,7 +210,7 @@ def train(
                 loaded = trainer.state.start_from(other, fitting=transfer is not None)
                 initialised = [key for key in trainer.network.state_dict() if key not in loaded]
                 rest = ", ".join(initialised) or "nothing"
-                say(f"from {source}: {', '.join(loaded)}; anew: {rest}")
+                say(f"weights from {source}: {', '.join(loaded)}; initialised: {rest}")
             if pictures and not trainer.done_steps:
                 for notice in training_data.notices:
                     say(notice, markup=False)
@@ -243,7 +248,7 @@ def export(
     ),
     data_dir: DataDir = _DATA,
 ) -> None:
-    """Write the bundle of a run, after checking that it computes what the network does."""
+    """Check that the bundle of a run computes what its network computes, and write it."""
     from training.export import publish  # noqa: PLC0415  training itself needs no onnx
 
     bundle = publish(run_dir, bundles, name=name, data_dir=data_dir)
@@ -256,24 +261,25 @@ def import_(
     source: Annotated[
         str,
         typer.Argument(
-            help="An ONNX file (images to presence, perhaps poses), or FILE.py:NAME of a "
-            "torch.nn.Module."
+            help="An ONNX file that maps images to presence, and perhaps to poses; or "
+            "FILE.py:NAME of a torch.nn.Module, or of a function that returns one."
         ),
     ],
     *,
     name: Annotated[str, typer.Option(help="Name of the bundle.")],
     classes: Annotated[
-        str | None, typer.Option(help="Names of the classes in their order, with commas.")
+        str | None, typer.Option(help="Names of the classes in order, separated by commas.")
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of pictures by class: they are scored, and measure the poses. Without "
-            "--classes, it names the classes."
+            help="Folder of pictures by class, on which the bundle is scored and its poses are "
+            "analysed. Without --classes, the subfolders name the classes."
         ),
     ] = None,
     decoder: Annotated[
-        Path | None, typer.Option(help="An ONNX file: poses and classes to images.")
+        Path | None,
+        typer.Option(help="ONNX file of the decoder, which maps poses and classes to images."),
     ] = None,
     size: Annotated[
         int | None, typer.Option(min=1, help="Height and width of a module's images.")
@@ -334,7 +340,7 @@ def evaluate(
         bool,
         typer.Option(
             "--validation",
-            help="Read held-out training images instead; --data names their folder.",
+            help="Score held-out training images instead; --data names their folder.",
         ),
     ] = False,
     report: Annotated[
@@ -342,12 +348,13 @@ def evaluate(
         typer.Option(help="HTML file to write; with --data, report.html by default."),
     ] = None,
     pairs: Annotated[
-        int, typer.Option(min=PUBLISHED_PAIRS, help="Test pairs at each shift, for pairs.")
+        int,
+        typer.Option(min=PUBLISHED_PAIRS, help="For networks for pairs: test pairs at each shift."),
     ] = TEST_PAIRS,
 ) -> None:
-    """Read the test split through the bundle, which goes on record, and print the scores.
+    """Score a bundle on the test split, record that it was read, and print the scores.
 
-    With --data, score a folder of pictures that training never saw, in a report.
+    With --data, score a folder of pictures that training never saw, and write a report.
     """
     from model.runtime import Runtime  # noqa: PLC0415  training itself needs no onnx
     from training.evaluate import ScoredSplit, score_folder  # noqa: PLC0415  as above
@@ -389,7 +396,7 @@ def analyse(
         bool, typer.Option("--neighbours", help="Only add the training images of /neighbours.")
     ] = False,
 ) -> None:
-    """Find out what is inside a bundle, on held-out images; `export` does so too."""
+    """Analyse what is inside a bundle, on held-out images; `export` does this too."""
     from training.analysis.bundle import analyse as analysed  # noqa: PLC0415  as above
     from training.analysis.bundle import analyse_neighbours  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
@@ -410,7 +417,7 @@ def analyse(
 
 @app.command()
 def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
-    """Measure what critics of capsules measure, on held-out images; `analyse` does so too."""
+    """Measure the health of the capsules on held-out images; `analyse` does this too."""
     from training.analysis.bundle import analyse_health  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
     from training.evaluate import validation_examples  # noqa: PLC0415  as above
@@ -423,7 +430,7 @@ def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = 
 
 @app.command()
 def eight_bits(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
-    """Add an encoder in 8 bits, and measure it on held-out images; `analyse` does so too."""
+    """Add an encoder in 8 bits, and measure it on held-out images; `analyse` does this too."""
     from training.analysis.bundle import analyse_eight_bits  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
 
@@ -556,7 +563,7 @@ def conclude(trainer: Trainer, class_names: Sequence[str] = ()) -> Iterator[str]
         return
     if best := trainer.state.best:
         yield (
-            f"kept are the weights of step {best.step:,}, the best on held-out images: "
+            f"kept the weights of step {best.step:,}, the best on held-out images: "
             f"{best.error_percent:.2f} % validation error"
         )
     if not class_names:

@@ -39,7 +39,7 @@ class Answer:
 
 
 def from_json(kind: type[T], members: Any) -> T:
-    """An answer of its JSON; members that this version does not know are left out.
+    """Make an answer from its JSON, without members that this version does not know.
 
     Raises:
         InvalidAnswer: it lacks a member, or has one of another kind.
@@ -57,7 +57,7 @@ def from_json(kind: type[T], members: Any) -> T:
 
 
 def parse_json(content: bytes) -> Any:
-    """The values of JSON, which are counted before they are made.
+    """Parse JSON, after its values have been counted.
 
     Raises:
         InvalidAnswer: it is not JSON, nested too deeply, or has too many values.
@@ -71,10 +71,10 @@ def parse_json(content: bytes) -> Any:
 
 
 def read_png(content: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """An image of its file.
+    """Make an image from the bytes of its file.
 
     Raises:
-        InvalidAnswer: it is no PNG, ends early, or has more pixels.
+        InvalidAnswer: it is no PNG, ends early, or has too many pixels.
     """
     try:
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""A bundle in this process, asked as a service is; it needs the package `model`, and no server."""
+"""Answer the calls of a client with a bundle in this process and the package `model`."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _describe(manifest: Manifest) -> dict[str, Any]:
 
 
 def _open(content: bytes) -> Any:
-    """A picture, or the problem why it is none."""
+    """A picture, or the problem that kept it from being read."""
     from model.errors import Problem as Refusal  # noqa: PLC0415
     from model.loaded import open_picture  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What a call is: a request, and how its answer is read. The methods describe one each."""
+"""Calls: a call is a request, and how its answer is read. Each method describes one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JSON, PNG = "application/json", "image/png"
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """One request, and what its answer is read as."""
+    """One request, and the function that reads its answer."""
 
     method: str
     path: str
@@ -42,7 +42,7 @@ class Call(Generic[T]):
 
 
 Build: TypeAlias = Callable[[Sequence[bytes]], Call[list[T]]]
-"""Makes the call of as many images as one request may hold; its answer has an outcome for each."""
+"""Makes the call for the images of one request; the answer has an outcome for each image."""
 
 
 def call(
@@ -54,7 +54,7 @@ def call(
     *,
     timeout_s: float | None = None,
 ) -> Call[T]:
-    """A call that is answered with JSON of this kind; parameters that are None stay out."""
+    """A call that is answered with JSON of this kind; parameters that are None are left out."""
     read = partial(_read_json, kind)
     return Call(method, path, read, _given(query), body or {}, timeout_s=timeout_s)
 

@@ -1,4 +1,4 @@
-"""The clients: `CapsNet` waits for its answers, those of `AsyncCapsNet` are awaited."""
+"""The clients: `CapsNet` waits for its answers, and the answers of `AsyncCapsNet` are awaited."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ T = TypeVar("T")
 class CapsNet(CapsNetMethods):
     """A client that waits for its answers. Threads may share it; `with` closes its connections.
 
-    A busy service (429, 503) is asked again after its `Retry-After`, within the deadline; nothing
-    else is tried twice.
+    If the service is busy (429, 503), the client waits for `Retry-After` and repeats the request,
+    within the deadline. It repeats no request after another error.
 
     Args:
-        url: of the service; by default `CAPSNET_URL`, else http://localhost:8000.
+        url: address of the service; by default `CAPSNET_URL`, else http://localhost:8000.
         api_key: the key, if the service needs one.
         timeout_s: deadline of each request, its repetitions included.
-        connections: requests that are sent side by side, for many images.
+        connections: the number of requests at the same time, for many images.
         bulk: whether the service may compute all other requests first.
 
     Raises:
@@ -149,10 +149,10 @@ class CapsNet(CapsNetMethods):
 
 
 class AsyncCapsNet(AsyncCapsNetMethods):
-    """The same client for asyncio: its methods are awaited, `async with` closes its connections.
+    """The same client for asyncio. Await its methods; `async with` closes its connections.
 
     Args:
-        url: see `CapsNet`, also for what is raised.
+        url: see `CapsNet`, also for the exceptions.
         api_key: see `CapsNet`.
         timeout_s: see `CapsNet`.
         connections: see `CapsNet`.

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from capsnet.errors import DeadlineExceeded, Problem
 
 DEFAULT_PAUSE_S = 1.0
-"""Before the next attempt, where the service names no time."""
+"""The pause before the next attempt, if the service names none."""
 _MIN_PAUSE_S = 0.05
 MAX_RETRY_AFTER_S = 86_400.0
 """A service that asks for a longer pause is taken to ask for a day."""
@@ -25,7 +25,7 @@ class Deadline:
     timeout_s: float
     clock: Callable[[], float] = time.monotonic
     end: float = field(init=False)
-    """The moment of the clock when it passes."""
+    """The time of the clock at which the deadline passes."""
 
     def __post_init__(self) -> None:
         if not 0 < self.timeout_s < float("inf"):
@@ -33,10 +33,10 @@ class Deadline:
         self.end = self.clock() + self.timeout_s
 
     def left_s(self) -> float:
-        """What is left.
+        """The seconds that are left.
 
         Raises:
-            DeadlineExceeded: nothing.
+            DeadlineExceeded: no time is left.
         """
         left = self.end - self.clock()
         if left <= 0:
@@ -44,9 +44,9 @@ class Deadline:
         return left
 
     def pause_s(self, error: Exception) -> float | bool:
-        """How long to wait before a busy service is asked again; False: not at all.
+        """The pause before a busy service is asked again; False if it is not asked again.
 
-        What cannot be answered before the deadline is not tried again.
+        A request that cannot be answered before the deadline is not repeated.
         """
         if not isinstance(error, Problem) or error.status not in _BUSY:
             return False
@@ -56,9 +56,10 @@ class Deadline:
 
 
 def parse_retry_after(value: str | None) -> float | None:
-    """Seconds, of a `Retry-After` header with seconds or a date (RFC 9110, section 10.2.3).
+    """The seconds of a `Retry-After` header (RFC 9110, section 10.2.3).
 
-    At most `MAX_RETRY_AFTER_S`. None if there is no such header, or it is neither.
+    The header holds seconds or a date. At most `MAX_RETRY_AFTER_S` are returned, and None if there
+    is no such header, or if it is neither.
     """
     if value is None:
         return None

@@ -9,7 +9,7 @@ _ABOUT_IMAGES = frozenset(
     f"urn:capsnet:problem:{slug}"
     for slug in ("malformed-request", "too-large", "unreadable-picture", "unsupported-format")
 )
-"""Types of problems that one image of several has in its place."""
+"""Types of problems that stand in place of the answer for one of several images."""
 
 
 _MAX_TEXT = 2_000
@@ -76,7 +76,7 @@ class Problem(CapsNetError):
 
     @classmethod
     def from_dict(cls, members: Mapping[str, Any], retry_after_s: float | None = None) -> Problem:
-        """A problem of its JSON; unknown members, and those that are no text, are left out."""
+        """Make a problem from its JSON, without unknown members and members of the wrong type."""
         known = ("type", "title", "detail", "parameter", "request_id")
         given = {
             name: members[name][:_MAX_TEXT] for name in known if isinstance(members.get(name), str)

@@ -1,4 +1,4 @@
-"""Images as people have them, as the bytes of an image file."""
+"""Turn paths, files, Pillow images and arrays into the bytes of an image file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PNG_MODES = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I;16"})
 
 
 def is_one(images: object) -> bool:
-    """Whether this is one image, or nothing that could hold several."""
+    """Whether this is one image, or something that cannot contain several images."""
     one = (str, PathLike, bytes, bytearray, memoryview, Image.Image)
     like_one = hasattr(images, "read") or hasattr(images, "__array__")
     return isinstance(images, one) or like_one or not isinstance(images, Iterable)
@@ -32,9 +32,9 @@ def read_image(image: ImageLike) -> bytes:
     """The bytes of an image file; Pillow images and arrays become a PNG.
 
     Args:
-        image: an array is (H, W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]. With
-            2, or 5 to 16, channels last it becomes a `.npy` file, and uint16 is allowed. For 4
-            channels that are no RGBA, save a `.npy` file and pass its path.
+        image: an array is (H, W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]. An
+            array (H, W, C) of 2, or of 5 to 16, channels becomes a `.npy` file, and may be uint16.
+            For 4 channels that are not RGBA, save a `.npy` file and pass its path.
 
     Raises:
         OSError: the file cannot be read.

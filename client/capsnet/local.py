@@ -33,7 +33,7 @@ class NoLocalService(Unreachable):
 
 @contextmanager
 def serve(bundle: str) -> Iterator[str]:
-    """Start a service of one bundle, and stop it at the end of the `with`; gives its address.
+    """Start a service of one bundle, yield its address, and stop it at the end of the `with`.
 
     Args:
         bundle: the folder of a bundle, or the name of one that ships.
@@ -76,7 +76,7 @@ def _is_inherited(name: str) -> bool:
 
 
 def _bundle_settings(bundle: str) -> dict[str, str]:
-    """The service's settings that have it load this bundle alone."""
+    """The service's settings with which it loads only this bundle."""
     own = {"CAPSNET_HOST": "127.0.0.1", "CAPSNET_WORKERS": "1", "CAPSNET_DRAIN_GRACE_S": "0"}
     folder = Path(bundle).resolve()
     if not folder.is_dir():

@@ -1,7 +1,8 @@
 """A connection ends at a moment, whatever arrives on it: `httpcore` only limits each single read.
 
 The transport takes `httpx.Timeout`'s limits for connecting, reading and writing as moments of
-`time.monotonic`. A server that sends a byte a second therefore holds nobody beyond the deadline.
+`time.monotonic`. Therefore a server that sends one byte a second cannot hold a caller beyond the
+deadline.
 """
 
 from __future__ import annotations

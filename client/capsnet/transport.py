@@ -1,4 +1,4 @@
-"""What both clients do alike: requests for httpx, and results of its responses."""
+"""What both clients share: requests for httpx, and results of its responses."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from capsnet.images import ImageLike, read_image, read_on_thread
 T = TypeVar("T")
 DEFAULT_URL = "http://localhost:8000"
 GRACE_S = 1.0
-"""After the deadline, for the service's own answer that it has passed."""
+"""Time after the deadline, in which the service can answer that the deadline has passed."""
 _BATCH_IMAGES, _BATCH_BYTES = 32, 4_000_000
-"""Of one request of many: what the service computes at once."""
+"""The most images and bytes of each of many requests: the service computes these at once."""
 _PART_BYTES = 250
-"""Of a form, around each image."""
+"""The bytes of a form around each image."""
 MAX_ANSWER_BYTES = 60_000_000
 """An answer may have this many bytes, inflated: several times the largest of the service."""
 
 
 def client_options(url: str | None, api_key: str | None, *, bulk: bool = False) -> dict[str, Any]:
-    """What httpx's clients are made with.
+    """The arguments of httpx's clients.
 
     Raises:
         ValueError: the url is not valid.
@@ -56,11 +56,11 @@ def client_options(url: str | None, api_key: str | None, *, bulk: bool = False) 
 def request_arguments(
     call: Call[Any], deadline: Deadline, *, moments: bool = False
 ) -> dict[str, Any]:
-    """What httpx's `request` takes.
+    """The arguments of httpx's `request`.
 
     Args:
         call: the request.
-        deadline: of its answer.
+        deadline: the deadline of its answer.
         moments: whether the transport takes moments for timeouts, as `DeadlineTransport` does.
 
     Raises:
@@ -101,11 +101,11 @@ class Content:
         self._received = 0
 
     def append(self, part: bytes) -> None:
-        """Add what came of the answer.
+        """Add a part of the answer.
 
         Raises:
             InvalidAnswer: it is larger than those of the service, or not compressed as it says.
-            DeadlineExceeded: it still comes after the deadline.
+            DeadlineExceeded: parts still arrive after the deadline.
         """
         if self._received:
             self._deadline.left_s()
@@ -218,7 +218,7 @@ def form_batches(images: Iterable[ImageLike], limits: Limits) -> Iterator[list[b
 async def form_batches_on_threads(
     images: Iterable[ImageLike], limits: Limits
 ) -> AsyncIterator[list[bytes]]:
-    """The same. Files are read on a thread, so that the event loop goes on."""
+    """The same, with files that are read on a thread, so that the event loop keeps running."""
     batches = Batches(limits)
     for image in images:
         if batch := batches.add(await read_on_thread(image)):
@@ -240,7 +240,7 @@ def too_large_together(images: list[bytes], problem: Problem) -> bool:
 
 
 def failed(images: list[bytes], problem: Problem) -> list[Any]:
-    """What takes the place of an image that was alone in its request and is at fault.
+    """The outcome of an image that is at fault, and was alone in its request.
 
     Raises:
         Problem: the request as a whole is at fault.

@@ -27,7 +27,10 @@ NAMES = (
     "morph",
     "neighbours",
 )
-"""The modules of all views, the most requested first: a service lists and matches them so."""
+"""The modules of all views, in the order in which a service lists and matches them.
+
+The most requested view is the first.
+"""
 MODULES = tuple(f"{__name__}.{name}" for name in NAMES)
 
 

@@ -55,8 +55,8 @@ def trace_agreement(
         votes: (K, I, D).
         poses: (R, K, D).
         input_presence: (I,).
-        activated: whether votes count by their capsules' activations, as those of matrix capsules
-            do; the lengths of other votes show how present their capsules are.
+        activated: whether a vote counts by the activation of its capsule, as in matrix capsules. In
+            other networks, the length of a vote shows how present its capsule is.
     """
     weights = np.asarray(couplings * (input_presence if activated else 1))
     return Agreement(
@@ -70,8 +70,8 @@ def trace_agreement(
 def are_shares(couplings: Floats) -> bool:
     """Return whether couplings (R, K, I) divide each input capsule among the classes.
 
-    Then none is negative, and those of a capsule sum to one, as a softmax does. Self-attention adds
-    B to its softmax: its couplings are weights, which have no entropy.
+    Shares are not negative, and the shares of a capsule sum to one, as those of a softmax do.
+    Self-attention adds B to its softmax: its couplings are weights, which have no entropy.
     """
     sums = couplings.sum(axis=1)
     return bool((couplings >= 0).all() and np.allclose(sums, 1, atol=_ROUNDING))
@@ -81,8 +81,8 @@ def support(weights: Floats, votes: Floats, poses: Floats) -> Floats:
     """Compute each input capsule's part of a pose's length: w_ki <u_ki, v_k> / |v_k|, (R, K, I).
 
     The sum over i is the length before the squash, less what a bias adds (EM: the length of the
-    pose, times the weight of all capsules). It is negative where a vote of positive weight
-    points away from the pose, or one of negative weight along it.
+    pose, times the weight of all capsules). A part is negative if a vote of positive weight points
+    away from the pose, or a vote of negative weight points along the pose.
     """
     directions = poses / (np.linalg.norm(poses, axis=-1, keepdims=True) + _TINY)
     return np.asarray(weights * np.einsum("kid,rkd->rki", votes, directions))

@@ -80,7 +80,7 @@ Inner = Annotated[SkipJsonSchema[T], Field(exclude=True, repr=False)]
 
 
 class Part(BaseModel):
-    """A part of an answer, which may be read off an object by its attributes."""
+    """A part of an answer. It can be made from any object that has attributes of the same names."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, from_attributes=True)
 
@@ -129,7 +129,7 @@ class Meaning(Part):
 
     @classmethod
     def of(cls, dimension: PoseDimension | None) -> Meaning | None:
-        """What a bundle says of a dimension; None if it does not name it."""
+        """What a bundle says of a dimension; None if the bundle does not name it."""
         return None if dimension is None else cls.model_validate(dimension)
 
 
@@ -150,7 +150,7 @@ class ModelAnswer(Part):
     _shown: tuple[int, ...] = PrivateAttr(())
 
     def show(self, channels: Sequence[int]) -> None:
-        """Set the channels that JSON and `dict` show of images with neither 1 nor 3."""
+        """Set the channels that JSON and `dict` show of images without 1 or 3 channels."""
         self._shown = tuple(channels)
 
     def model_dump(self, *args: Any, **kwargs: Any) -> Json:
@@ -164,7 +164,7 @@ class ModelAnswer(Part):
             return super().model_dump_json(*args, **kwargs)
 
     def drawn_by(self, draw: Callable[[int | None], bytes]) -> None:
-        """Set what draws the answer, on a given scale or that of the query."""
+        """Set the function that draws the answer, on a given scale or on the scale of the query."""
         self._draw = draw
 
     def png(self, scale: int | None = None) -> bytes:

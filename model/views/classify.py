@@ -60,7 +60,7 @@ class ClassifyQuery(PictureQuery):
             _check_coverage(manifest, self.coverage)
 
     def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
-        """For its novelty an image is decoded."""
+        """If novelty is asked for, each image is decoded."""
         return int(self.novelty)
 
     def any_size(self, manifest: Manifest) -> bool:
@@ -170,7 +170,7 @@ async def classify(net: Net, query: ClassifyQuery, *pictures: Prepared | Problem
     """Classify images by the lengths of the class capsules.
 
     The answer has an entry for each image, in order. If one of several images cannot be read, its
-    entry has a problem.
+    entry has a `problem` in place of the prediction.
     """
     prepared = [picture for picture in pictures if isinstance(picture, Prepared)]
     rows = await net.encode([picture.image for picture in prepared]) if prepared else ()

@@ -21,7 +21,7 @@ from model.views.view import View
 MAX_POSES = 256
 """A query has at most this many poses, which are decoded as one batch."""
 MAX_COMPONENT = 10
-"""The largest magnitude of a pose's number. No decoder was trained so far from zero."""
+"""The largest magnitude of a pose's number. No decoder was trained on poses so far from zero."""
 _MAX_UNKNOWN = 8
 Component = Annotated[
     float,
@@ -108,7 +108,7 @@ class DecodeAnswer(ModelAnswer):
 
 
 async def decode(net: Net, query: DecodeQuery) -> DecodeAnswer:
-    """Decode one or up to 256 poses of a class into images."""
+    """Decode one pose of a class, or up to 256, into images."""
     images = await net.decode(np.array(query.all_poses, np.float32), query.label)
     return DecodeAnswer(
         **answer_fields(net.manifest),

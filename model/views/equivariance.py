@@ -1,4 +1,4 @@
-"""Measure whether a class's length stays, and its pose follows, as the image moves.
+"""Measure whether a class's length stays the same, and its pose changes, as the image moves.
 
 A capsule's length is meant to be invariant: a moved seven is as much a seven. Its direction is
 meant to be equivariant: it changes as the image does (paper, section 1). So an image is moved,
@@ -88,7 +88,7 @@ def plan_walk(transform: Transform, *, start: float | None, stop: float | None, 
     low, high = LIMITS[transform]
     if not (low <= first < last <= high):
         raise ValueError(
-            f"{transform} goes from {low:g} to {high:g}, upwards; not from {first:g} to {last:g}"
+            f"{transform} goes from {low:g} to {high:g}, start < stop; not {first:g} to {last:g}"
         )
     return Walk(transform, tuple(np.linspace(first, last, steps).round(6).tolist()))
 
@@ -163,11 +163,13 @@ class EquivarianceQuery(TargetQuery):
     transform: Transform = Field("turn", description="What is done to the fitted image.")
     start: Value | None = Field(
         None,
-        description="Pixels to the right or down, degrees counter-clockwise, or a factor; "
-        "by default -6, -60 or 0.6.",
+        description="The first value: pixels to the right or down, degrees counter-clockwise, or a "
+        "factor; by default -6, -60 or 0.6.",
     )
-    stop: Value | None = Field(None, description="Above `start`; by default 6, 60 or 1.4.")
-    steps: int = Field(13, ge=2, le=MAX_STEPS, description="Images, both ends included.")
+    stop: Value | None = Field(
+        None, description="The last value, above `start`; by default 6, 60 or 1.4."
+    )
+    steps: int = Field(13, ge=2, le=MAX_STEPS, description="Number of images, both ends included.")
 
     max_rows = MAX_STEPS
 
@@ -202,8 +204,10 @@ class EquivarianceAnswer(CapsuleAnswer):
     values: list[float]
     lengths: Vector = Field(description="Presence of the class at each step.")
     labels: list[int] = Field(description="The most present class at each step.")
-    angles_deg: Vector | None = Field(description="To the untransformed pose; null without poses.")
-    poses: Poses | None = Field(description="Of the class at each step; null without poses.")
+    angles_deg: Vector | None = Field(
+        description="Angle to the untransformed pose at each step; null without poses."
+    )
+    poses: Poses | None = Field(description="Pose of the class at each step; null without poses.")
     points: Matrix | None = Field(
         description="(steps, 2), centred: the path of the pose, in the plane in which it varies "
         "most; null without poses."
@@ -213,8 +217,8 @@ class EquivarianceAnswer(CapsuleAnswer):
         "without poses."
     )
     straightness: Number | None = Field(
-        description="Distance between the ends of the path over the length of the path, in all "
-        "dimensions, from 0 to 1; null without poses."
+        description="Distance between the ends of the path, divided by the length of the path, in "
+        "all dimensions, from 0 to 1; null without poses."
     )
     images: Inner[list[Floats]]
     """The image (C, H, W) at each step."""

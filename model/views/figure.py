@@ -29,6 +29,6 @@ def draw_figure(fill: Callable[[Figure], None], *, width_px: float, height_px: f
 
 
 def spaced(count: int, at_most: int) -> list[int]:
-    """Return at most so many indices of `count` steps, evenly spaced, both ends included."""
+    """Return up to `at_most` indices of `count` steps, evenly spaced, both ends included."""
     indices = np.linspace(0, count - 1, min(count, at_most)).round().astype(int)
     return list(map(int, np.unique(indices)))

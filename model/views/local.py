@@ -82,7 +82,8 @@ def ask(
         view: what is asked.
         pictures: as many as the view takes. Problems stand for those that could not be opened.
         parameters: of the view's query. Those that are None have their defaults.
-        alone: whether a picture that fails is raised; otherwise the view says so in its place.
+        alone: whether the problem of a picture that fails is raised; otherwise the answer has the
+            problem in place of the picture's result.
 
     Raises:
         InvalidParameter: a parameter is missing or wrong.

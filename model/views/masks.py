@@ -1,8 +1,8 @@
 """Assign the pixels of an image to its digits, by one rule for service and evaluation.
 
-The brightness of each pixel is divided among the digits as their reconstructions are bright there,
-each decoded from its capsule alone. A pixel belongs to the digits that get enough of the brightness
-around it: to one, to several, or to none.
+Each digit is reconstructed from its capsule alone. The brightness of each pixel is divided among
+the digits in proportion to the brightness of their reconstructions there. A pixel belongs to the
+digits that get enough of the brightness around it: to one, to several, or to none.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def find_masks(image: Floats, reconstructions: Floats, *, threshold: float) -> M
 
     Args:
         image: (..., H, W) in [0, 1], light strokes on dark.
-        reconstructions: (..., M, H, W) in [0, 1], each of one digit alone. They divide the ink, so
-            one of a digit that is not there takes from the others.
+        reconstructions: (..., M, H, W) in [0, 1], each of one digit alone. The reconstructions
+            divide the ink, so the reconstruction of an absent digit takes ink from the others.
         threshold: share of the brightness around a pixel that makes it a digit's.
 
     Returns:

@@ -48,8 +48,8 @@ _SHOWN = 13
 def interpolate(first: Floats, second: Floats, steps: int) -> Floats:
     """Interpolate poses (steps, D) from one (D,) to the other, both included.
 
-    Between opposite directions all great circles are as short: one of them is taken, always the
-    same. A pose of zeros has no direction: it takes the other one's.
+    Between opposite directions all great circles are equally short: the function always takes the
+    same one. A pose of zeros has no direction: it takes the other one's.
     """
     start, end = first.astype(np.float64), second.astype(np.float64)
     lengths = np.linspace(np.linalg.norm(start), np.linalg.norm(end), steps)
@@ -97,7 +97,7 @@ Animation = Annotated[
 class MorphQuery(TargetQuery):
     """The parameters of `morph`."""
 
-    steps: int = Field(9, ge=2, le=MAX_STEPS, description="Frames, both ends included.")
+    steps: int = Field(9, ge=2, le=MAX_STEPS, description="Number of frames, both ends included.")
 
     max_rows = MAX_STEPS
 

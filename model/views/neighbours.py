@@ -1,7 +1,7 @@
 """Find the training images with the nearest poses, and the prototypes of a class.
 
-Poses are compared after whitening, so that each direction counts by how much the poses of the class
-vary along it: the Euclidean distance is then Mahalanobis's.
+Poses are compared after whitening, which divides each direction by the spread of the class's poses
+along it. The Euclidean distance is then the Mahalanobis distance.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def find_nearest(pose: Floats, poses: Floats, whitening: Floats, count: int) -> 
         pose: (D,).
         poses: (N, D), of the same class.
         whitening: (D, D): W, with W W^T the inverse of their covariance.
-        count: at most so many.
+        count: the largest number of poses to find.
     """
     away = (poses.astype(np.float64) - pose) @ whitening.astype(np.float64)
     distances = np.linalg.norm(away, axis=1)
@@ -130,7 +130,7 @@ class NeighboursQuery(TargetQuery):
     """The parameters of `neighbours`."""
 
     count: int = Field(
-        6, ge=1, le=MAX_NEIGHBOURS, description="Training images, the nearest first."
+        6, ge=1, le=MAX_NEIGHBOURS, description="Number of training images, the nearest first."
     )
 
     max_rows = MAX_NEIGHBOURS + PROTOTYPES
@@ -259,10 +259,10 @@ def draw(answer: NeighboursAnswer, query: NeighboursQuery) -> bytes:  # noqa: AR
         list(zip(shares, [prototype.image for prototype in answer.prototypes], strict=True)),
     ]
     what = f"training images of {answer.class_name}" + ", drawn from their poses" * answer.drawn
-    typical = f"typical of the nearest: {answer.typical_distance:.1f}"
+    typical = f"typical nearest distance: {answer.typical_distance:.1f}"
     heads = [
         f"{what}, by the distance of their pose; {typical}",
-        "prototypes: share of the images that each stands for (its distance)",
+        "prototypes, with the share of images that each represents (and its distance)",
     ]
     columns = max(map(len, lines))
 

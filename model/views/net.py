@@ -26,7 +26,10 @@ class Net(Protocol):
         """The manifest of its bundle."""
 
     async def encode(self, images: Sequence[Floats]) -> Sequence[Encoding[Floats] | Exception]:
-        """Encode images (C, H, W) to presence (K,) and poses (K, D). One may fail alone."""
+        """Encode images (C, H, W) to presence (K,) and poses (K, D).
+
+        One image may fail without the others.
+        """
 
     async def decode(self, poses: Floats, labels: int | NDArray[np.int64]) -> Floats:
         """Decode poses (M, D) of one class, or of a class each, to images (M, C, H, W)."""
@@ -50,7 +53,7 @@ def run(asked: Coroutine[Any, Any, T]) -> T:
         result: T = done.value
         return result
     asked.close()
-    raise RuntimeError("the view awaits something else than its network")
+    raise RuntimeError("the view awaits something other than its network")
 
 
 class Capsule(NamedTuple):

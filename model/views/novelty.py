@@ -128,7 +128,7 @@ def measure_features(
         poses: (N, K, D), likewise.
         images: (N, C, H, W) as the network saw them.
         decoded: (N, C, H, W), poses of the longest capsules, decoded.
-        gaussians: from which distances are measured, if they are.
+        gaussians: the Gaussians from which distances are measured; None if none are measured.
     """
     second, first = np.partition(presence, -2, axis=1)[:, -2:].T
     error = missed_share(images, decoded)
@@ -139,7 +139,7 @@ def measure_features(
 def flatten_poses(presence: Floats, poses: Floats) -> Floats:
     """Flatten poses (N, K, D) to (N, K * D), each scaled to its class's presence.
 
-    That changes matrix capsules alone, whose poses do not show how present they are.
+    Scaling changes only the poses of matrix capsules, because those do not show the presence.
     """
     sizes = np.linalg.norm(poses, axis=2)
     scaled = poses * (presence / np.maximum(sizes, np.finfo(np.float32).tiny))[..., None]

@@ -208,10 +208,10 @@ class OcclusionAnswer(CapsuleAnswer):
 async def occlusion(net: Net, query: OcclusionQuery, picture: Prepared) -> OcclusionAnswer:
     """Hide one patch of the image at a time and encode each result.
 
-    For strokes the patch is black, and for photographs it has their mean colour. The map shows what
-    this network loses. It does not show what the class consists of. A patch makes edges that no
-    training image had. If two strokes give the same evidence, hiding one of them may change
-    nothing.
+    For strokes the patch is black, and for photographs it has their mean colour. The map shows
+    where hiding the image changes the value in this network. It does not show what the class
+    consists of. A patch adds edges that no training image had. If two strokes give the same
+    evidence, hiding one of them may change nothing.
     """
     manifest, plan, image = net.manifest, query.plan(net.manifest), picture.image
     images = await net.aside(_hide, manifest, plan, image)

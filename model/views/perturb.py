@@ -42,7 +42,7 @@ class PerturbAnswer(CapsuleAnswer):
 
     dim: int
     delta: float
-    meaning: Meaning | None = Field(description="Null if the bundle does not name it.")
+    meaning: Meaning | None = Field(description="Null if the bundle does not name the dimension.")
     pose: Pose
     perturbed_pose: Pose
     reconstruction: DataUrl

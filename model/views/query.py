@@ -25,7 +25,7 @@ class Query(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     lists: ClassVar[frozenset[str]] = frozenset()
-    """Parameters that may be repeated. Of any other the last value counts."""
+    """Parameters that may be repeated. If another parameter is repeated, its last value counts."""
     former: ClassVar[Mapping[str, str]] = {}
     """Parameters of earlier releases that a service still accepts, and their names now."""
 
@@ -91,7 +91,7 @@ class TargetQuery(PictureQuery):
 
 
 def describe_fault(error: ValidationError) -> InvalidParameter:
-    """The first fault of a query that pydantic refused. It has no parameter for a whole body."""
+    """The first fault of a query that pydantic refused; a fault of the body has no parameter."""
     fault = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, fault["loc"]))
     names = [part for part in fault["loc"] if isinstance(part, str)]

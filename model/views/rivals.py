@@ -39,7 +39,7 @@ def missed_share(images: Floats, decoded: Floats) -> Floats:
 
 
 def rank_rivals(presence: Floats, errors: Floats) -> NDArray[np.int64]:
-    """Rank the labels of all classes by presence, and equal ones by their reconstruction.
+    """Rank the labels of all classes by presence; if presences are equal, by error.
 
     Args:
         presence: (K,).
@@ -51,7 +51,9 @@ def rank_rivals(presence: Floats, errors: Floats) -> NDArray[np.int64]:
 class RivalsQuery(PictureQuery):
     """The parameters of `rivals`."""
 
-    count: int = Field(10, ge=1, le=MAX_RIVALS, description="Classes, the most present first.")
+    count: int = Field(
+        10, ge=1, le=MAX_RIVALS, description="Number of classes, the most present first."
+    )
 
     max_rows = MAX_RIVALS
 

@@ -52,8 +52,8 @@ class RoutingIteration(Part):
     )
     couplings: Matrix | None = Field(
         None,
-        description="(K, I); with detail=true. What each vote weighs; self-attention's may be "
-        "negative.",
+        description="(K, I); with detail=true. The weight of each vote; in self-attention it "
+        "may be negative.",
         exclude_if=is_none,
     )
     logits: Matrix | None = Field(None, description="(K, I); with detail=true.", exclude_if=is_none)

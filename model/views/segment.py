@@ -57,7 +57,7 @@ def candidates(lengths: Floats, count: Count) -> NDArray[np.int64]:
 
     Args:
         lengths: (K,).
-        count: that many classes; `auto` takes those whose capsules are at least `PRESENT` long.
+        count: the number of classes; `auto` takes those whose capsules are at least `PRESENT` long.
     """
     if count == "auto":
         count = int((lengths >= PRESENT).sum())
@@ -81,8 +81,8 @@ def segment(
         labels: (M,), the candidates.
         decoded: (M, H, W), their capsules decoded.
         threshold: of masks; see `find_masks`.
-        count: `auto` drops candidates that explain little of the image beyond longer ones, perhaps
-            all.
+        count: `auto` drops candidates that explain little of the image that longer ones do not
+            explain. It may drop all.
     """
     if count == "auto":
         present = _explaining(image, lengths[labels], decoded)
@@ -122,8 +122,9 @@ class SegmentQuery(PictureQuery):
 
     count: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] | Literal["auto"] = Field(
         2,
-        description="Number of classes to return, longest capsules first. `auto` returns those "
-        "that are long and explain enough of the image beyond longer ones; perhaps none.",
+        description="Number of classes to return, longest capsules first. `auto` returns the "
+        "classes whose capsules are long and explain enough of the image that longer capsules do "
+        "not explain. It may return none.",
     )
     scale: Scale = 1
 

@@ -42,24 +42,25 @@ class View(Generic[Q, A]):
     """A question to a network: a function of its pictures and parameters.
 
     Args:
-        name: of the route and the command; the method has `_` for `-`.
+        name: the name of the route and the command; the method has `_` for `-`.
         query: the parameters.
         answer: the class of the answers.
         compute: `compute(net, query, *pictures)` answers. Its docstring is the documentation.
             Where `pictures` has no upper bound, those that failed are exceptions.
-        pictures: how many it takes, at least and at most; None for as many as a request may have.
+        pictures: the fewest and the most pictures of a question; None if only the request limits
+            them.
         body: the parameters that a request has in its body, for a view without pictures.
-        large: whether forming the JSON for so many pictures takes milliseconds.
+        large: whether forming the JSON takes milliseconds, for a given number of pictures.
         draw: returns a PNG. It pickles, and needs neither the network nor its manifest.
         slow: whether drawing takes matplotlib, and so a process.
         needs: the operation that a network must offer.
         may_need: the operation that some queries need.
-        plain: whether the drawing is the image alone, in its own size, which has no notes.
+        plain: whether the drawing is only the image, in its own size, without notes.
         notes: further sentences on what limits answers: see `notes_on`.
-        suited: the networks that it is for, if not all.
+        suited: the networks that the view is for, if it is not for all.
         tag: the group in documentation.
         example: the path of an image to try it on.
-        former_path: of an earlier release, which a service still answers.
+        former_path: the path of an earlier release, which a service still answers.
     """
 
     name: str

@@ -36,7 +36,7 @@ export async function drawCompare(scene, others, wanted) {
   });
   await fill();
   return [
-    make("p", { class: "lead" }, "The same picture through two networks: lengths, reconstruction and sweep."),
+    make("p", { class: "lead" }, "This lens compares two networks on the same picture: lengths, reconstruction and sweep."),
     explained("compare"),
     make("p", { class: "choice" }, make("label", { for: "other" }, `${scene.model.name} and`), " ", choice),
     result,

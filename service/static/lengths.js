@@ -87,7 +87,7 @@ function doubt({ length, novelty: found }) {
   if (length < 0.5) return `No class has a ${presence} of 0.5 or more: the network is unsure.`;
   if (!found) return "";
   const alike = found.novel ? "unlike" : "like";
-  return `Novelty score ${found.score.toFixed(3)}, threshold ${threshold.toFixed(3)}: ${alike} the images it was trained on.`;
+  return `Novelty score ${found.score.toFixed(3)}, threshold ${threshold.toFixed(3)}: the picture is ${alike} the training images.`;
 }
 
 /** Mark the class that is reconstructed. */

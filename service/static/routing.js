@@ -70,7 +70,7 @@ function lead(everywhere, { types }) {
 }
 
 function explain({ entropy }, everywhere) {
-  const empty = everywhere ? "" : " Votes from empty places cancel out, and so can make it small.";
+  const empty = everywhere ? "" : " It can be small, because votes from empty places cancel out.";
   const agreement = `Agreement: how far the weighted votes point the same way, from −1 to 1.${empty}`;
   if (entropy === null) return agreement;
   return `${agreement} Entropy: how evenly capsules divide their votes among the classes, from 0 (all to one class) to 1 (evenly).`;

@@ -102,6 +102,6 @@ function pathOf({ points, explained, straightness, values, class_name: name }, l
   drawing.append(makeSvg("polyline", { points: at.map((one) => one.map((part) => part.toFixed(1)).join(",")).join(" "), class: "path" }));
   at.forEach(([x, y], step) => drawing.append(makeSvg("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: RADIUS, fill: colourOf(step, at.length) })));
   drawing.append(...labelsOf(at, values.map(label)));
-  const words = `Horizontal: ${shares[0]} % of the variance of the pose; vertical: ${shares[1]} %. Straightness ${straightness.toFixed(2)}: the distance between the ends over the length of the path.`;
+  const words = `Horizontal: ${shares[0]} % of the variance of the pose; vertical: ${shares[1]} %. Straightness ${straightness.toFixed(2)}: the distance between the ends, divided by the length of the path.`;
   return make("figure", { class: "chart plane" }, make("figcaption", {}, `path of the pose of ${name}`), drawing, make("p", { class: "quiet" }, words));
 }

@@ -53,7 +53,7 @@ def test_an_unknown_name_is_refused() -> None:
 def test_seeds_must_be_numbers(small: str, tmp_path: Path) -> None:
     """Or the command says what they are."""
     outcome = call("run", small, "--seeds", "1;2", runs=tmp_path, docs=tmp_path)
-    assert "seeds are numbers, by comma; not 1;2" == str(outcome.exception)
+    assert "seeds are numbers separated by commas, not 1;2" == str(outcome.exception)
 
 
 def test_options_change_what_is_run(small: str, tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_a_run_tells_what_it_kept_and_what_to_do(tmp_path: Path, pets: Path) -> 
     result = CliRunner().invoke(__main__.app, arguments)
     text = plain(result)
     assert 0 == result.exit_code, text
-    kept = re.search(r"kept are the weights of step (\d+), the best .*: (\S+) % validation", text)
+    kept = re.search(r"kept the weights of step (\d+), the best .*: (\S+) % validation", text)
     assert kept
     assert int(kept[1]) == saved(run_dir).run.kept_step
     assert ("hardly better than guessing (50 %)" in text) == (float(kept[2]) >= 40)

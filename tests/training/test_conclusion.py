@@ -30,7 +30,7 @@ def test_recalls_are_told_the_worst_class_first(
     told = tell(trainer, *NAMES)
     best = trainer.state.best
     assert best
-    assert f"kept are the weights of step {best.step}" in told
+    assert f"kept the weights of step {best.step}" in told
     assert f"{best.error_percent:.2f} % validation error" in told
     assert "answered right, the worst class first:" in told
     rights = [int(part.split()[0]) for name in NAMES for part in told.split(f" {name} ")[1:2]]
@@ -45,7 +45,7 @@ def test_of_published_data_sets_only_the_kept_weights_are_told(
     trainer = make_trainer(recipe=tiny, validation=bars)
     trainer.run()
     trainer.state.best = Best(0, 75, {})
-    assert tell(trainer).startswith("kept are the weights of step 75, the best on held-out images")
+    assert tell(trainer).startswith("kept the weights of step 75, the best on held-out images")
 
 
 def test_nothing_is_told_where_nothing_is_held_out(make_trainer: MakeTrainer) -> None:
