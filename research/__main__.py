@@ -71,13 +71,16 @@ def show(*, file: OwnFile = None, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir =
 
 @app.command("run")
 def run_rows(
-    names: Annotated[list[str], typer.Argument(help="Names of tables or rows; * and ? match.")],
+    names: Annotated[
+        list[str], typer.Argument(help="Names of tables or rows; * and ? are wildcards.")
+    ],
     *,
     seeds: Annotated[
-        str | None, typer.Option(help="Comma-separated; by default those of the page.")
+        str | None, typer.Option(help="Seeds, separated by commas; by default those of the page.")
     ] = None,
     images: Annotated[
-        int | None, typer.Option(help="Training images of each row; by default its own.", min=1)
+        int | None,
+        typer.Option(help="Training images of each row; by default as many as it declares.", min=1),
     ] = None,
     validation: Annotated[
         bool,
@@ -206,7 +209,7 @@ def compare_with_factors(
         list[str] | None, typer.Argument(help="Rows of assemblies that were run; by default all.")
     ] = None,
     *,
-    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1",
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1",
     runs_dir: RunsDir = _RUNS,
     docs_dir: DocsDir = _DOCS,
     data_dir: DataDir = _DATA,

@@ -88,7 +88,7 @@ TestFolder = Annotated[
         "training images.",
     ),
 ]
-Preset = Annotated[str, typer.Argument(help="See `presets`.")]
+Preset = Annotated[str, typer.Argument(help="Name of a preset: see `presets`.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the recipe."),
@@ -132,7 +132,8 @@ def train(
         bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
     ] = False,
     run_dir: Annotated[
-        Path | None, typer.Option(help="By default runs/<preset or folder>-<seed>.")
+        Path | None,
+        typer.Option(help="Folder of the run; by default runs/<preset or folder>-<seed>."),
     ] = None,
     data_dir: DataDir = _DATA,
     final: Annotated[
@@ -242,7 +243,9 @@ def presets() -> None:
 def export(
     run_dir: Annotated[Path, typer.Argument(help="A run of `train`.")],
     *,
-    name: Annotated[str | None, typer.Option(help="By default the recipe's name.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the bundle; by default the recipe's name.")
+    ] = None,
     bundles: Annotated[Path, typer.Option(help="Folder to write the bundle to.")] = Path(
         "model/bundles"
     ),
@@ -406,7 +409,9 @@ def analyse(
         from training.imports import analyse_on  # noqa: PLC0415  as above
 
         if data is None:
-            raise typer.BadParameter("an imported network needs --data, a folder like its training")
+            raise typer.BadParameter(
+                "an imported network needs --data, a folder of pictures like those of its training"
+            )
         console.print(analyse_on(opened, data)[1], markup=False)
     elif neighbours:
         write_card(analyse_neighbours(opened, data_dir, folder=data))

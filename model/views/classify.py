@@ -88,7 +88,9 @@ class NoveltyReport(Part):
         description="The score of the Mahalanobis distance of the poses.",
         exclude_if=is_none,
     )
-    error: float = Field(description="Of the reconstruction y of x: sum((x-y)^2) / (sum(x^2) + 1).")
+    error: float = Field(
+        description="Error of the reconstruction y of image x: sum((x-y)^2) / (sum(x^2) + 1)."
+    )
 
 
 class SetLabel(Part):

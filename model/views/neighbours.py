@@ -196,7 +196,7 @@ async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> Nei
 
     Only images of the chosen class are searched. For example, with the class 3, the nearest image
     of an 8 is a 3. The images do not explain the answer, because the network compares no images.
-    Prototypes are the images of the class with the smallest distances to the others.
+    Prototypes represent the class: they are chosen so that every image has a near prototype.
     """
     described = net.manifest.neighbours
     assert described

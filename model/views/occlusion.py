@@ -187,7 +187,7 @@ class OcclusionAnswer(CapsuleAnswer):
     """The change of presence and pose while a patch of background hides each part of the image."""
 
     patch: int = Field(description="Side of the patch, pixels.")
-    stride: int = Field(description="Pixels from place to place.")
+    stride: int = Field(description="Pixels between neighbouring places.")
     dim: int | None = Field(description="The pose dimension that was watched; null: presence.")
     value: Number = Field(description="Presence, or value of `dim`, without the patch.")
     map: Matrix = Field(

@@ -101,8 +101,8 @@ class RoutingAnswer(CapsuleAnswer):
     Input capsule i has type t, row y and column x: i = (t * rows + y) * columns + x.
     """
 
-    types: int = Field(description="T, of the capsules that vote for classes.")
-    rows: int = Field(description="Of their grid.")
+    types: int = Field(description="T, types of the capsules that vote for classes.")
+    rows: int = Field(description="Rows of the grid of these capsules.")
     columns: int
     iterations: list[RoutingIteration]
     heat_maps: HeatMaps

@@ -139,13 +139,13 @@ class RoutingVariant(Part):
     )
     class_names: list[str] = Field(description="Of the labels.")
     lengths: Vector = Field(description="(K,), presence of the classes.")
-    changed: bool = Field(description="Whether `labels` differ from those as routed.")
+    changed: bool = Field(description="Whether `labels` differ from the routed answer.")
 
 
 class RoutingOffAnswer(CapsuleAnswer):
-    """The answers of the same votes with other couplings. `length` is as routed."""
+    """The answers of the same votes with other couplings. `length` is that of the routed answer."""
 
-    variants: list[RoutingVariant] = Field(description="The first one is as routed.")
+    variants: list[RoutingVariant] = Field(description="The first is the routed answer.")
     changed: bool = Field(description="Whether the labels of any variant differ.")
     image: Inner[Floats]
     """The image (C, H, W)."""

@@ -42,8 +42,8 @@ class ModelSummary(BaseModel):
     metrics: dict[str, Any]
     calibrated: bool = Field(description="Whether /classify takes `coverage`.")
     explained: Explained | None = Field(
-        description="The share of the images' variance that poses explain, next to PCA; null where "
-        "that was not measured."
+        description="The share of the images' variance that poses explain, compared with PCA; null "
+        "if it was not measured."
     )
     notes: dict[str, list[str]] = Field(
         description="What limits the answers of some views, in sentences, by the view's name."
@@ -79,7 +79,7 @@ class HealthAnswer(ModelAnswer):
         "null where the family does not allow that."
     )
     negated_presence_change: float | None = Field(
-        description="Mean change of presence in that case."
+        description="Mean change of presence if all input capsules change their sign."
     )
     effective_dims: float = Field(description="Mean effective dimensions of a class's poses.")
     class_dim: int = Field(description="D, the numbers of a pose.")
@@ -130,8 +130,8 @@ async def reload_models(request: Request) -> ModelsAnswer:
     cannot be loaded, the old models stay.
 
     Raises:
-        Forbidden: no admin key is set, so nobody may.
-        ReloadNotOffered: no supervisor could have other workers reload.
+        Forbidden: no admin key is set, so nobody may reload.
+        ReloadNotOffered: there is no supervisor to reload the other workers.
     """
     context, settings = request.context, request.context.settings
     if not (settings.admin_keys or settings.admin_keys_file):

@@ -27,7 +27,7 @@ class Readiness(BaseModel):
 
 
 async def livez(request: Request) -> Liveness:
-    """Check that the process can infer; if not, restart it."""
+    """Check that the process can run its networks; if it cannot, restart it."""
     context = request.context
     context.check()
     if context.failure:

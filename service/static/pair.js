@@ -106,7 +106,7 @@ export function pairPads(panel, { models, fail }) {
   models.then((found) => {
     if (!found?.pair.length) return;
     for (const pad of pads) pad.offer(DIGITS);
-    message.append(` ${found.pair[0].name} finds two different ones.`);
+    message.append(` ${found.pair[0].name} finds two different digits.`);
   });
   restorePair();
   return { pads, restorePair, showPair };
