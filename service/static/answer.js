@@ -66,7 +66,7 @@ function curves(lists, answer, names) {
   const shown = along.length ? along : measured;
   return shown.map(({ name, value, text }) => {
     const marked = answer.labels?.length === value.length ? answer.labels.map((label) => label !== answer.label) : [];
-    const others = marked.some(Boolean) ? [make("p", { class: "quiet" }, `Ringed: ${listed(answer.labels, answer.label, names)} is more present.`)] : [];
+    const others = marked.some(Boolean) ? [make("p", { class: "quiet" }, `Ringed: another class is more present (${listed(answer.labels, answer.label, names)}).`)] : [];
     const values = along.length ? first.value : value.map((_, place) => place + 1);
     const label = (at) => `${along.length ? `${first.name} ` : ""}${Math.round(100 * at) / 100}`;
     const top = Math.max(1, ...value);

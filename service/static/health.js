@@ -57,7 +57,7 @@ function poses(health, explained) {
   const { negated_changed_percent: changed, negated_presence_change: change } = health;
   const negated = changed === null ? [] : [
     measure("answers that change if all input capsules change their sign", changed / 100, `${round(changed)} %`),
-    measure("mean change of presence by that", change),
+    measure("mean change of presence after that change of sign", change),
   ];
   const drawn = explained ? [
     measure("explained by the pose", explained.pose),
