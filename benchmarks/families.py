@@ -45,7 +45,7 @@ RECIPES: dict[str, Recipe] = {
     },
     **{
         name: PRESETS[name]
-        for name in ("multimnist-attention", "fashion-mnist-attention", "cifar10")
+        for name in ("multimnist-attention", "fashion-mnist-attention", "cifar10", "assemblies")
     },
 }
 BATCHES = (1, 32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from model.bundle import MANIFEST, Bundle
 from model.capsnet import Network, build
+from model.capsnet.weights import load as load_weights
 from model.preprocess import scale
 from research.compare import lines
 from research.rows import Row
@@ -31,11 +33,11 @@ from training.data.assemblies import (
     list_factors,
 )
 from training.data.datasets import DATASETS, Examples, load, split_last
-from training.provenance import TestRead, record_read
+from training.provenance import TestRead, record_read, runs_of
 from training.state import CHECKPOINT, Checkpoint, TrainingError
 
 Doubles = NDArray[np.float64]
-MEASURED, TABLE = "factors.json", "matched-assemblies"
+MEASURED, TABLE, KIND = "factors.json", "matched-assemblies", "assemblies"
 NAMES = ("azimuth", "elevation", "size", "lamp")
 NAMED = 0.3
 """A dimension is named after the factor that explains at least this share of its variance, on
@@ -119,7 +121,9 @@ def measure_rows(
     data_dir: Path,
     bundles: Path,
 ) -> dict[str, Any]:
-    """Measure the runs of rows with poses, and principal components; reads go on record.
+    """Measure the runs of rows, bundles of assemblies, and principal components.
+
+    Networks without poses are left out. Reads go on record.
 
     Args:
         bundles: the folder of bundles, whose record of reads gets them.
@@ -127,7 +131,31 @@ def measure_rows(
     Raises:
         TrainingError: no run is there.
     """
-    measured: dict[str, Any] = {}
+    subjects = list(_of_rows(rows, seeds, runs))
+    if not subjects:
+        raise TrainingError("there is no finished run of these rows: run them first")
+    measured = {}
+    for one in (*subjects, *_of_bundles(bundles)):
+        measured[one.title] = measure(one.network, data_dir, one.dataset)
+        _record(one, data_dir, bundles)
+    measured[PCA] = measure(None, data_dir, rows[0].recipe.dataset)
+    return measured
+
+
+class _Subject(NamedTuple):
+    """A network with poses, and what the record of reads says of it."""
+
+    title: str
+    network: Network
+    dataset: str
+    run: str
+    version: str
+    name: str
+
+
+def _of_rows(
+    rows: Sequence[Row], seeds: Sequence[int], runs: Mapping[tuple[str, int], Path]
+) -> Iterator[_Subject]:
     for row in rows:
         for seed in seeds:
             directory = runs.get((row.name, seed))
@@ -135,26 +163,31 @@ def measure_rows(
                 network = load_network(directory)
                 if hasattr(network, "decoder"):
                     title = f"{row.title.partition(':')[0]}, seed {seed}"
-                    measured[title] = measure(network, data_dir, row.recipe.dataset)
-                    _record(directory, row, data_dir, bundles)
-    if not measured:
-        raise TrainingError("there is no finished run of these rows: run them first")
-    measured[PCA] = measure(None, data_dir, rows[0].recipe.dataset)
-    return measured
+                    run = Checkpoint.load(directory / CHECKPOINT).run.id
+                    yield _Subject(title, network, row.recipe.dataset, run, "", f"row {row.name}")
 
 
-def _record(directory: Path, row: Row, data_dir: Path, bundles: Path) -> None:
-    dataset = row.recipe.dataset
-    tested = load(DATASETS[dataset], "test", data_dir)
-    presence = measure_presence(load_network(directory), tested.images, torch.device("cpu"))
+def _of_bundles(bundles: Path) -> Iterator[_Subject]:
+    for path in sorted(bundles.glob(f"*/{MANIFEST}")):
+        bundle = Bundle.open(path.parent)
+        known, name = bundle.manifest, f"bundle {bundle.manifest.name}"
+        if known.dataset in DATASETS and DATASETS[known.dataset].kind == KIND:
+            run, network = runs_of(known.training)[-1].id, load_weights(bundle)
+            title = f"the {name}, which learnt all azimuths"
+            yield _Subject(title, network, known.dataset, run, known.version, name)
+
+
+def _record(subject: _Subject, data_dir: Path, bundles: Path) -> None:
+    tested = load(DATASETS[subject.dataset], "test", data_dir)
+    presence = measure_presence(subject.network, tested.images, torch.device("cpu"))
     read = TestRead(
-        run=Checkpoint.load(directory / CHECKPOINT).run.id,
-        version="",
-        dataset=dataset,
+        run=subject.run,
+        version=subject.version,
+        dataset=subject.dataset,
         split="test",
         images=len(tested.labels),
         errors=int(is_wrong(presence, tested.labels).sum()),
-        protocol=f"factors of row {row.name}: poses at familiar and new azimuths",
+        protocol=f"factors of {subject.name}: poses at familiar and new azimuths",
     )
     record_read(bundles, read)
 

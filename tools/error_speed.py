@@ -20,9 +20,16 @@ NETWORKS = {
     "fashion-mnist-attention": "fashion-mnist-attention",
     "multimnist-attention": "multimnist-attention",
     "cifar10": "cifar10",
+    "assemblies": "assemblies",
 }
 """The network of each bundle, as `benchmarks.families` calls it."""
-DATA_SETS = {"mnist": "o", "multimnist": "s", "fashion-mnist": "D", "cifar-10": "^"}
+DATA_SETS = {
+    "mnist": "o",
+    "multimnist": "s",
+    "fashion-mnist": "D",
+    "cifar-10": "^",
+    "assemblies": "P",
+}
 """Markers."""
 
 

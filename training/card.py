@@ -34,6 +34,8 @@ _LIMITS = {
     "that are short or explain little of the image beyond longer ones.",
     "clothes": "Trained on small pictures of single pieces of clothing from a shop, light on a "
     "dark background, upright, filling their square. Other pictures are scaled whole.",
+    "assemblies": "Trained on rendered objects: four parts, joined in five ways, light on black, "
+    "each filling the image, seen from above. Other objects, backgrounds and sizes are new to it.",
     "pictures": "Trained on pictures of one folder, cropped to the middle and scaled. What they "
     "have in common beside their classes, such as their background, light or camera, it may rely "
     "on.",

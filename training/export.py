@@ -28,6 +28,7 @@ from model.runtime.cpu import open_session
 from training.analysis.bundle import analyse
 from training.answers import Labelled, answer, is_wrong, measure_presence
 from training.card import CURVES
+from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
 from training.evaluate import evaluate, seen_or_not
 from training.figures import draw_curves
@@ -100,15 +101,21 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         shutil.copy(run_dir / METRICS, folder / METRICS)
         where = Path(pictures.folder) if pictures else None
         bundle = analyse(bundle, data_dir, folder=where)
-        if pictures:
-            seen = seen_or_not(manifest)
-            source = f"folder {recipe.dataset}, {seen}"
-            if manifest.channels in (1, 3):  # samples are PNGs
-                names = manifest.class_names
-                write_samples(data.validation, names, folder / SAMPLES, source=source)
-            if unseen_by(runs):
-                evaluate(bundle, data_dir, split="validation", folder=where)
+        licence = "yours" if pictures else data.dataset.licence
+        if licence and recipe.task != "pairs" and manifest.channels in (1, 3):  # samples are PNGs
+            source = f"{'folder ' * bool(pictures)}{recipe.dataset}, {seen_or_not(manifest)}"
+            shown = data.validation if pictures else _shuffled(data.validation)
+            names = manifest.class_names
+            write_samples(shown, names, folder / SAMPLES, licence=licence, source=source)
+        if pictures and unseen_by(runs):
+            evaluate(bundle, data_dir, split="validation", folder=where)
     return Bundle.open(target)
+
+
+def _shuffled(examples: Examples) -> Examples:
+    """Neighbours in a data set may be alike, such as views of one object."""
+    order = np.random.default_rng(0).permutation(len(examples.labels))
+    return Examples(examples.images[order], examples.labels[order])
 
 
 def describe(network: Network, **facts: Any) -> Manifest:

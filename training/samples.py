@@ -1,4 +1,4 @@
-"""Write a user's own images into a bundle as samples."""
+"""Write images into a bundle as samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.data.words import to_ascii_name
 
 
 def write_samples(
-    examples: Examples, class_names: Sequence[str], folder: Path, *, source: str
+    examples: Examples, class_names: Sequence[str], folder: Path, *, licence: str, source: str
 ) -> None:
     """Write up to ten images as the network sees them, one class after the other, and an index."""
     folder.mkdir()
@@ -32,7 +32,7 @@ def write_samples(
                 "file": file,
                 "label": label,
                 "class_name": class_names[label],
-                "licence": "yours",
+                "licence": licence,
                 "source": source,
             }
         )

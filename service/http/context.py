@@ -130,9 +130,10 @@ class Context:
             self.fail(f"an inference takes longer than {limit_s:g} s")
 
     def close(self) -> None:
-        """End the processes, and wait for the last inference."""
+        """End the processes, wait for the last inference, and write the last counts."""
         self.decode_pools.close()
         self.drawing.close()
         self.slow.close()
         if self.loaded and not self.loaded.close(CLOSE_TIMEOUT_S):
             self.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
+        self.metrics.write()

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Hashable, Sequence
+from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import cached_property
 
@@ -20,7 +21,7 @@ from service.errors import InvalidParameter, Problem, UnknownModel
 from service.http.context import Context
 from service.http.middleware import PRIORITIES, PRIORITY_HEADER, TIMEOUT_HEADER
 from service.inference.engine import Engine
-from service.inference.job import Admission, Job
+from service.inference.job import Job
 from service.net import ServedNet
 from service.pictures import ImageSpec, Upload
 from service.pictures.pools import Weighed
@@ -42,8 +43,8 @@ class Request(fastapi.Request):
     """
     media_type: str
     """The media type of the answer, negotiated from `Accept`; set only on routes that negotiate."""
-    drawing: Admission | None = None
-    """The admission of drawings, where the response has to be drawn in a process."""
+    reservations: ExitStack | None = None
+    """Holds the place in the pool that draws, where the response has to be drawn in a process."""
     timeout: asyncio.Timeout | None = None
     """Ends the handling of the request at its deadline."""
 
@@ -52,7 +53,7 @@ class Request(fastapi.Request):
     ) -> None:
         super().__init__(scope, receive, send)
         self.context: Context = scope["app"].state
-        self.job, self._drawn = Job(), Job()
+        self.job = Job()
         self._max_cost = max_cost
         self._rate_limit = self.context.rate_limit if limited else None
 
@@ -61,15 +62,6 @@ class Request(fastapi.Request):
         """The key or the address that the request comes from."""
         caller: Hashable = self.scope.get("state", {}).get("caller")
         return caller
-
-    def header(self, name: str, default: str = "") -> str:
-        """The value of a header, or that of the first of several."""
-        value = self._raw_headers.get(name.lower().encode())
-        return default if value is None else value.decode("latin-1")
-
-    @cached_property
-    def _raw_headers(self) -> dict[bytes, bytes]:
-        return dict(reversed(self.scope["headers"]))
 
     @cached_property
     def limit_s(self) -> float:
@@ -80,7 +72,7 @@ class Request(fastapi.Request):
         """
         longest_s = self.context.settings.request_timeout_s
         try:
-            wanted_s = float(self.header(TIMEOUT_HEADER, str(longest_s)))
+            wanted_s = float(self.headers.get(TIMEOUT_HEADER, longest_s))
         except ValueError:
             wanted_s = math.nan
         if not 0 < wanted_s < math.inf:
@@ -95,7 +87,7 @@ class Request(fastapi.Request):
         Raises:
             InvalidParameter: the client asks for an unknown priority.
         """
-        wanted = self.header(PRIORITY_HEADER, PRIORITIES[0])
+        wanted = self.headers.get(PRIORITY_HEADER, PRIORITIES[0])
         if wanted not in PRIORITIES:
             text = f"{PRIORITY_HEADER} is {' or '.join(PRIORITIES)}"
             raise InvalidParameter(text, parameter=PRIORITY_HEADER)
@@ -138,9 +130,9 @@ class Request(fastapi.Request):
         self.job.cost = min(rows * price, self.context.admission.limit)
         self.job.client = self.caller
         self.context.admission.admit(self.job)
-        if self.drawing:
-            self._drawn = Job(deadline=self.job.deadline)
-            self.drawing.admit(self._drawn)
+        if self.reservations:
+            place = self.context.drawing.reserve([1], self.job.deadline)
+            self.reservations.enter_context(place)
         self.charge(max(rows * price, files), paid=1)
 
     def charge(self, rows: int = 1, *, paid: int = 0) -> None:
@@ -152,11 +144,6 @@ class Request(fastapi.Request):
         if self._rate_limit:
             self._rate_limit.spend(self.caller, rows, paid=paid)
 
-    def record_drawing(self) -> None:
-        """Record that the response is drawn."""
-        if self.drawing:
-            self.drawing.record_completed(self._drawn, 1)
-
     def release(self, owed: int = 0) -> None:
         """Give back the admitted rows that were not computed.
 
@@ -164,8 +151,6 @@ class Request(fastapi.Request):
             owed: the price in rows of what else it has made the service compute.
         """
         self.context.admission.release(self.job)
-        if self.drawing:
-            self.drawing.release(self._drawn)
         if owed and self._rate_limit:
             self._rate_limit.owe(self.caller, owed)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from itertools import takewhile
@@ -209,28 +210,19 @@ class Route(APIRoute):
         if not query and self._needs_models:
             _read(Query, request)  # there are no parameters
         if self._media_types:
-            accepted = [value for name, value in request.scope["headers"] if name == b"accept"]
-            accept = b", ".join(accepted).decode("latin-1")
+            accept = ", ".join(request.headers.getlist("accept"))
             request.media_type = choose_media_type(accept, self._media_types)
-        if self._draws and request.media_type == PNG:
-            request.drawing = request.context.drawing.admission
         if self._is_fixed:
             return await self._respond_once(request, *query)
-        result = await self._handler(request, *query)
-        match result:
-            case DeferredJson():
-                return await _render(result, request)
-            case Response():
-                return result
-            case BaseModel():
-                return _to_json(result)
-        return JSONResponse(result)
+        with ExitStack() as reservations:
+            if self._draws and request.media_type == PNG:
+                request.reservations = reservations
+            return await _render(await self._handler(request, *query), request)
 
     async def _respond_once(self, request: Request, *query: Query) -> Response:
         answers, key = request.engine.answers, (self.path, *query)
         if key not in answers:
-            result = await self._handler(request, *query)
-            response = _to_json(result) if isinstance(result, BaseModel) else JSONResponse(result)
+            response = await _render(await self._handler(request, *query), request)
             answers[key] = bytes(response.body)
         return Response(answers[key], media_type=JSON)
 
@@ -286,8 +278,12 @@ def _to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Respon
     return Response(answer.model_dump_json(), 200, headers, JSON)
 
 
-async def _render(answer: DeferredJson[Any], request: Request) -> Response:
+async def _render(answer: Any, request: Request) -> Response:
     """The media type that was asked for. What takes milliseconds is not done on the event loop."""
+    if isinstance(answer, Response):
+        return answer
+    if not isinstance(answer, DeferredJson):
+        return _to_json(answer) if isinstance(answer, BaseModel) else JSONResponse(answer)
     headers = {"Vary": "Accept"} if isinstance(answer, JsonOrPng) else {}
     if isinstance(answer, JsonOrPng) and request.media_type == PNG:
         headers[MODEL_HEADER] = f"{answer.manifest.name}; version={answer.manifest.version}"
@@ -300,7 +296,6 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
                 f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"
             )
             raise Unavailable(text, retry_after_s=1) from error
-        request.record_drawing()
         return PngResponse(drawn, headers=headers)
     if answer.large or isinstance(answer, JsonOrPng):
         return await request.context.slow.run(_to_json, answer.answer, headers)

@@ -29,7 +29,7 @@ _CHUNK = 1 << 18
 
 def content_type(request: Request) -> str:
     """Return the media type of a request's body, without parameters; empty if it has none."""
-    return request.header("content-type").partition(";")[0].strip().lower()
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Upload]:
@@ -44,7 +44,7 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
     max_pictures = max_pictures or context.settings.max_pictures
     kind = content_type(request)
     if kind in _READERS:
-        header, body = request.header("content-type"), await request.body()
+        header, body = request.headers["content-type"], await request.body()
         request.scope["state"]["share"].hold(len(body))  # what it expands to
         uploads = await context.slow.run_if_large(
             len(body), _READERS[kind], header, body, max_pictures

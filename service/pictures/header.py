@@ -68,6 +68,8 @@ def read_header(content: bytes) -> Header:
                 return Header(name, *read_size(content))
             except struct.error as error:
                 raise _corrupt() from error
+            except ValueError as error:
+                raise UnreadablePicture(str(error)) from error
     raise UnsupportedFormat(f"the picture is none of {', '.join(FORMATS)}")
 
 
@@ -201,10 +203,7 @@ def _tiff(content: bytes) -> tuple[int, int]:
 
 
 def _npy(content: bytes) -> tuple[int, int]:
-    try:
-        header = read_array_header(content)
-    except ValueError as error:
-        raise UnreadablePicture(str(error)) from error
+    header = read_array_header(content)
     return header.width, header.height
 
 

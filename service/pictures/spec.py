@@ -40,7 +40,7 @@ _POLARITIES = (None, *get_args(FoundPolarity))
 
 
 class ImageSpec(NamedTuple):
-    """The size and the rules by which an upload is fitted: see `model.preprocess.prepare`."""
+    """The arguments of `model.preprocess.prepare` by which an upload is fitted."""
 
     shape: tuple[int, int, int]
     """(C, H, W)."""
@@ -56,14 +56,7 @@ def decode_and_fit(
     """Decode a file and fit it. Return the problem if that fails."""
     try:
         picture, shrink = decode(content, header, max_pixels=max_pixels)
-        prepared = prepare(
-            picture,
-            spec.shape,
-            rule=spec.rule,
-            fit=spec.fit,
-            polarity=spec.polarity,
-            any_size=spec.any_size,
-        )
+        prepared = prepare(picture, **spec._asdict())
     except PreprocessError as error:
         return InvalidParameter(str(error), parameter="fit")
     except Problem as problem:

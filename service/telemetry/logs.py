@@ -29,7 +29,7 @@ ACCESS = logging.getLogger("service.access")
 
 MAX_LINES = 10_000
 """This many lines may wait to be written."""
-_PERIOD_S, _FLUSH_S = 0.02, 1.0
+_PERIOD_S, _FLUSH_S = 0.1, 1.0
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -58,15 +58,15 @@ def configure(
 class Lines(logging.Handler):
     """Writes events on a thread of its own, so that no request waits for a slow reader of the log.
 
-    Lines of `_PERIOD_S` are written together: waking the thread for each took a tenth of the
-    requests a second. Beyond `MAX_LINES` that wait, further ones are dropped, and their number is
-    written.
+    Lines of `_PERIOD_S` are written together, and those of answers are formatted then. Between two
+    inferences, each would take several times as long, because the processor's caches are cold.
+    Beyond `MAX_LINES` that wait, further ones are dropped, and their number is written.
     """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream, self._dropped = stream, 0
-        self._lines: deque[str] = deque()
+        self._lines: deque[str | logging.LogRecord] = deque()
         self._some, self._urgent, self._written = Event(), Event(), Event()
         self._written.set()
         self._queueing = RLock()  # never held while a line is written
@@ -77,11 +77,9 @@ class Lines(logging.Handler):
         if len(self._lines) >= MAX_LINES:
             self._dropped += 1
             return
-        try:
-            line = self.format(record)
-        except Exception:  # noqa: BLE001  as other handlers do
-            self.handleError(record)
-            return
+        record.request_id = request_id.get()
+        # Others may hold what changes, or what has to be freed.
+        line = record if record.name == ACCESS.name else self._line(record)
         with self._queueing:
             self._written.clear()
             self._lines.append(line)
@@ -98,15 +96,24 @@ class Lines(logging.Handler):
         while self._some.wait():
             self._urgent.wait(_PERIOD_S)
             self._some.clear()
-            lines = [self._lines.popleft() for _ in range(len(self._lines))]
+            waiting = [self._lines.popleft() for _ in range(len(self._lines))]
+            lines = [line if isinstance(line, str) else self._line(line) for line in waiting]
             if self._dropped:
                 lines.append(f"{self._dropped} lines were dropped: nobody read them")
                 self._dropped = 0
             with suppress(OSError, ValueError):  # it was closed
-                self._put("".join(f"{line}\n" for line in lines))
+                self._put("".join(f"{line}\n" for line in lines if line))
             with self._queueing:
                 if not self._lines:
                     self._written.set()
+
+    def _line(self, record: logging.LogRecord) -> str:
+        """The text of a record; empty if it cannot be formatted."""
+        try:
+            return self.format(record)
+        except Exception:  # noqa: BLE001  as other handlers do
+            self.handleError(record)
+            return ""
 
     def _put(self, text: str) -> None:
         """Write without the stream's buffer, whose lock would delay the end of the process."""
@@ -127,7 +134,8 @@ def _add(fields: Mapping[str, str], record: logging.LogRecord) -> bool:
 
 def _context(record: logging.LogRecord) -> dict[str, Any]:
     """The request's id and the event's fields, where there are any."""
-    name, fields = request_id.get(), getattr(record, "fields", {})
+    name = getattr(record, "request_id", None) or request_id.get()
+    fields = getattr(record, "fields", {})
     return {"request_id": name, **fields} if name else fields
 
 

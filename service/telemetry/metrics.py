@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from prometheus_client import (
@@ -31,6 +33,8 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
+WRITE_S = 0.1
+"""What requests count is written after at most this long."""
 _PAUSE = 9
 """A page is rendered after a pause of so many times what the page before took."""
 _FILES = ("counter", "gauge_livemax", "gauge_livesum", "histogram")
@@ -43,6 +47,8 @@ class Metrics:
     """A registry of its own or, where workers share a folder, the sum of all workers'.
 
     The children of a metric are remembered: prometheus_client finds each anew, behind a lock.
+    What requests count is written together, every `WRITE_S`: between two inferences, each would
+    take several times as long. A page shows all that was counted before it was asked for.
     """
 
     def __init__(
@@ -50,13 +56,17 @@ class Metrics:
     ) -> None:
         self._waiting_rows = waiting_rows
         own = CollectorRegistry()
-        self._shown = CollectorRegistry() if registry else own
+        self._shown, self._is_shared = CollectorRegistry() if registry else own, bool(registry)
         if registry:
             MultiProcessCollector(self._shown)  # type: ignore[no-untyped-call]
         self._last_page: asyncio.Task[bytes] | None = None
         self._next_page: asyncio.Task[bytes] | None = None
         """Not begun yet; None where nobody waits for it."""
         self._may_render_at = 0.0
+        self._active = 0
+        self._ended: deque[tuple[str, str, int, Mapping[str, float]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing = Lock()
         self._shown.register(_Workers(registry))
         self._shown.register(_Processes(registry))
         counter = partial(_children, Counter, own)
@@ -92,12 +102,13 @@ class Metrics:
 
     def begin_request(self) -> None:
         """Count a request that begins."""
-        self._in_flight.inc()
+        self._active += 1
+        self._write_soon()
 
     def end_request(self) -> None:
         """Count a request that has ended."""
-        self._in_flight.dec()
-        self._waiting.set(self._waiting_rows())
+        self._active -= 1
+        self._write_soon()
 
     def record_request(
         self, method: str, route: str, status: int, seconds: Mapping[str, float]
@@ -110,12 +121,8 @@ class Metrics:
             status: of the answer.
             seconds: `total`, and the time in each stage.
         """
-        method = method if method in _METHODS else "other"
-        self._requests(method, route, status).inc()
-        self._seconds(method, route).observe(seconds["total"])
-        for stage, spent in seconds.items():
-            if stage != "total":
-                self._stages(stage).observe(spent)
+        self._ended.append((method if method in _METHODS else "other", route, status, seconds))
+        self._write_soon()
 
     def record_rejection(self, reason: str) -> None:
         """Count a request that was refused or not answered in time."""
@@ -141,7 +148,8 @@ class Metrics:
         """Render once the page before is rendered and its pause is over."""
         if last and not last.done():
             await asyncio.wait([last])
-        await asyncio.sleep(self._may_render_at - time.monotonic())
+        pause_s = self._may_render_at - time.monotonic()
+        await asyncio.sleep(max(pause_s, WRITE_S if self._is_shared else 0))
         self._last_page, self._next_page = self._next_page, None
         began = time.monotonic()
         try:
@@ -152,13 +160,35 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        self._waiting.set(self._waiting_rows())
+        self.write()
         return generate_latest(self._shown)
 
     def collect(self) -> list[Metric]:
         """All metrics."""
-        self._waiting.set(self._waiting_rows())
+        self.write()
         return list(self._shown.collect())
+
+    def write(self) -> None:
+        """Write what was counted to where pages are rendered from."""
+        with self._writing:
+            self._timer = None
+            self._in_flight.set(self._active)
+            self._waiting.set(self._waiting_rows())
+            while self._ended:
+                method, route, status, seconds = self._ended.popleft()
+                self._requests(method, route, status).inc()
+                self._seconds(method, route).observe(seconds["total"])
+                for stage, spent in seconds.items():
+                    if stage != "total":
+                        self._stages(stage).observe(spent)
+
+    def _write_soon(self) -> None:
+        """Write within `WRITE_S`; at once where no event loop runs."""
+        if self._timer is None:
+            try:
+                self._timer = asyncio.get_running_loop().call_later(WRITE_S, self.write)
+            except RuntimeError:
+                self.write()
 
 
 def _children(

@@ -12,6 +12,7 @@ from model.bundle import Bundle, write_manifest
 from model.bundle.novelty import NoveltyRule
 from research import page, routing
 from research.compare import STALE, of_row
+from research.controls import register
 from research.records import recipe_digest
 from research.run import Result, read_results
 from research.tables import ROWS
@@ -149,6 +150,7 @@ def test_sizes_and_speeds_are_a_table(tmp_path: Path) -> None:
 
 def test_the_page_in_the_docs_is_what_its_results_give() -> None:
     """Nobody has edited it by hand, and its pictures are there."""
+    register()
     text = (DOCS / page.NAME).read_text()
     assert page.write(read_results(DOCS / "results.json"), DOCS, SHIPPED) == text
     for picture in re.findall(r"\]\((pictures/\S+)\)", text):

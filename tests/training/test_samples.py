@@ -20,7 +20,7 @@ def write(folder: Path, labels: list[int], names: tuple[str, ...], channels: int
     shape = (len(labels), channels, 6, 8)
     images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     examples = Examples(images, np.array(labels))
-    write_samples(examples, names, folder / "samples", source="noise")
+    write_samples(examples, names, folder / "samples", licence="yours", source="noise")
     index = json.loads((folder / "samples" / INDEX).read_text())
     read = read_samples(folder / "samples", len(names))
     assert index == [{name: getattr(one, name) for name in index[0]} for one in read]

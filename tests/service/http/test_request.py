@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,10 +83,10 @@ def test_a_drawing_that_would_be_late_is_refused_at_once(begin: Open, context: C
     clock.now = now
     drawing.record_completed(first, 1)  # a hundred seconds for each
     drawing.admit(Job(now))
+    context.drawing.admission = drawing
     request = begin()
-    request.drawing = drawing
     request.job.deadline = now + 60
-    with pytest.raises(QueueFull):
+    with pytest.raises(QueueFull), ExitStack() as request.reservations:
         request.admit(1)
     request.release()
     assert (0, 1) == (context.admission.waiting, drawing.waiting)
