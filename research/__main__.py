@@ -159,6 +159,9 @@ def routing_off(
     """
     folders = [Path(name) for name in names or () if (Path(name) / MANIFEST).is_file()]
     named = [name for name in names or () if Path(name) not in folders]
+    for name in named:
+        if Path(name).is_dir() and not (bundles / name / MANIFEST).is_file():
+            raise TrainingError(f"{name} is no bundle: `python -m training export` makes one of it")
     runs_dir.mkdir(parents=True, exist_ok=True)
     for folder in folders:
         bundle = Bundle.open(folder)

@@ -438,7 +438,7 @@ class NeighboursAnswer(Answer):
     """Confidence that the class is present, in [0, 1]."""
     fit: FitReport
     images: str
-    """The images that were searched, in words."""
+    """Which images were searched."""
     licence: str
     """Licence of the images; empty if none is stated."""
     source: str

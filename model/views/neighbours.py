@@ -160,7 +160,7 @@ class Prototype(Neighbour):
 class NeighboursAnswer(CapsuleAnswer):
     """Training images of a class, ordered by the distance of their poses."""
 
-    images: str = Field(description="The images that were searched, in words.")
+    images: str = Field(description="Which images were searched.")
     licence: str = Field(description="Licence of the images; empty if none is stated.")
     source: str
     drawn: bool = Field(

@@ -12,7 +12,7 @@ export async function drawHealth({ model }, wanted) {
   const health = await ask(`/models/${encodeURIComponent(model.name)}/health`, { wanted });
   const readings = health.couplings.flatMap(readingsOf);
   return [
-    make("p", { class: "lead" }, `These numbers show how the capsules of ${model.name} work. They belong to the network, not to your picture, and were measured on ${health.count} ${health.images}.`),
+    make("p", { class: "lead" }, `How the capsules of ${model.name} work. The numbers belong to the network, not to your picture: they were measured on ${health.count} ${health.images}.`),
     make("p", { class: "explained" }, make("a", { href: DEFINITIONS }, "How to read this")),
     ...readings.map((reading) => make("p", { class: "lead finding" }, reading)),
     make(
@@ -46,7 +46,7 @@ function couplings({ layer, entropy, polarisation, within_class: within, between
 }
 
 function capsules(layers) {
-  return section("Capsules", "The presence of a starved capsule is below 0.1 in all images.", layers.flatMap((layer) => [
+  return section("Capsules", "A starved capsule is present in none of the images.", layers.flatMap((layer) => [
     measure(`${layer.layer}: starved`, layer.starved_percent / 100, `${round(layer.starved_percent)} % of ${layer.capsules}`),
     measure(`${layer.layer}: mean presence`, layer.mean_presence),
   ]));
@@ -57,13 +57,13 @@ function poses(health, explained) {
   const { negated_changed_percent: changed, negated_presence_change: change } = health;
   const negated = changed === null ? [] : [
     measure("answers that change if all input capsules change their sign", changed / 100, `${round(changed)} %`),
-    measure("mean change of presence if they do", change),
+    measure("mean change of presence after that change of sign", change),
   ];
   const drawn = explained ? [
     measure("explained by the pose", explained.pose),
     ...(explained.pca[numbers] === undefined ? [] : [measure(`explained by PCA with ${numbers} numbers`, explained.pca[numbers])]),
   ] : [];
-  return section("Parse trees and poses", explained ? "Explained: the share of the variance of images that reconstructions explain." : "", [
+  return section("Parse trees and poses", explained ? "Explained: the share of the variance of images that the decoder draws from the pose." : "", [
     measure("different parse trees of a class", trees / images, `${round(trees)} of ${round(images)} images`),
     ...negated,
     measure("effective dimensions of a pose", dims / numbers, `${round(dims)} of ${numbers}`),

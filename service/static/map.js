@@ -1,5 +1,6 @@
 /** A map of numbers over a picture, in one scale for all pictures: orange below zero, blue above. */
 
+import { Cells } from "./cells.js";
 import { make } from "./dom.js";
 
 /** The change at which a colour is full. */
@@ -7,18 +8,15 @@ export const STRONGEST = 0.25;
 /** The changes in the legend. */
 const STEPS = [0.02, 0.1, STRONGEST];
 
-/** @param {number[][]} values rows of columns @returns {HTMLCanvasElement} a pixel for each */
-export function mapOf(values) {
-  const [height, width] = [values.length, values[0].length];
-  const canvas = make("canvas", { class: "blocks", width, height });
-  const colours = getComputedStyle(document.documentElement);
-  const [falls, rises] = ["--supports", "--opposes"].map((name) => colours.getPropertyValue(name).trim().split(/\s+/).map(Number));
-  const image = new ImageData(width, height);
-  values.flat().forEach((value, place) => {
-    image.data.set([...(value < 0 ? falls : rises), 255 * strength(value)], 4 * place);
-  });
-  canvas.getContext("2d").putImageData(image, 0, 0);
-  return canvas;
+/** @param {number[][]} values rows of columns @param {string} label @returns {HTMLElement} a cell for each */
+export function mapOf(values, label) {
+  const cells = new Cells(values.flat().length, values[0].length, { role: "img", "aria-label": label });
+  cells.paint(values, (value) => [sideOf(value), strength(value)]);
+  return cells.grid;
+}
+
+function sideOf(change) {
+  return change < 0 ? "supports" : "opposes";
 }
 
 /** By the square root, so that small changes are visible and no picture has a scale of its own. */
@@ -33,7 +31,7 @@ export function legend(below, above) {
 }
 
 function colourOf(change) {
-  const swatch = make("span", { class: `swatch ${change < 0 ? "supports" : "opposes"}` });
+  const swatch = make("span", { class: `swatch ${sideOf(change)}` });
   swatch.style.opacity = strength(change);
   return make("span", {}, swatch, ` ${change < 0 ? "−" : "+"}${Math.abs(change)}`);
 }

@@ -20,9 +20,7 @@ export function drawOcclusion(answer, { model, picture, input, target }) {
         `Without the patch, ${what} is ${number(value)}. With the patch, it lies between ${number(lowest)} and ${number(highest)}.`,
         ...(others.length ? [` At ${others.length} of ${labels.flat().length} places, another class is more present: ${named}.`] : []),
       ];
-  const canvas = mapOf(map);
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", `mean change of ${what} by pixel, from ${number(Math.min(...map.flat()))} to ${number(Math.max(...map.flat()))}`);
+  const summary = `mean change of ${what} by pixel, from ${number(Math.min(...map.flat()))} to ${number(Math.max(...map.flat()))}`;
   const frame = make("span", { class: "patch", "aria-hidden": "true" });
   frame.style.width = `${(100 * patch) / model.width}%`;
   frame.style.height = `${(100 * patch) / model.height}%`;
@@ -31,7 +29,7 @@ export function drawOcclusion(answer, { model, picture, input, target }) {
     make(
       "figure",
       { class: "occlusion" },
-      make("div", { class: "paper" }, ...(source ? [pixels(source)] : []), canvas, frame),
+      make("div", { class: "paper" }, ...(source ? [pixels(source)] : []), mapOf(map, summary), frame),
       make("figcaption", {}, `The frame in the corner is the patch: ${patch} x ${patch} pixels.`),
       legend("falls", "rises"),
       make("p", { class: "quiet" }, `The scale is the same for every picture: the colour is full at a change of ${STRONGEST}.`),

@@ -2,6 +2,7 @@
 
 import { recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
+import { Cells } from "./cells.js";
 import { make, pixels } from "./dom.js";
 import { explained } from "./explained.js";
 import { routingSwitch } from "./switch.js";
@@ -102,21 +103,17 @@ function key() {
 
 /** Cells for support: the more, the stronger their colour. */
 class SupportMap {
-  constructor(cells, strongest, opaque = 1) {
+  constructor(count, columns, strongest, opaque = 1) {
     this.strongest = strongest;
     this.opaque = opaque; // the strongest cell
-    this.cells = Array.from({ length: cells }, () => make("span"));
-    this.grid = make("div", { class: "heat", "aria-hidden": "true" }, ...this.cells);
-    this.paper = make("div", { class: "paper" }, this.grid);
+    this.cells = new Cells(count, columns, { "aria-hidden": "true" });
+    this.paper = make("div", { class: "paper" }, this.cells.grid);
   }
 
   /** @param {number[] | number[][]} support of each cell, or of rows of them */
   paint(support) {
-    for (const [place, value] of support.flat().entries()) {
-      const cell = this.cells[place];
-      cell.className = value > 0 ? "supports" : "opposes";
-      cell.style.opacity = String(this.opaque * Math.sqrt(Math.abs(value) / this.strongest));
-    }
+    const strength = (value) => this.opaque * Math.sqrt(Math.abs(value) / this.strongest);
+    this.cells.paint(support, (value) => [value > 0 ? "supports" : "opposes", strength(value)]);
   }
 
   figure(caption) {
@@ -127,9 +124,8 @@ class SupportMap {
 /** A cell for each capsule, by its number. */
 class CapsuleMap extends SupportMap {
   constructor({ types }, strongest) {
-    super(types, strongest);
     const columns = Math.ceil(Math.sqrt(types));
-    this.grid.style.gridTemplateColumns = `repeat(${columns}, 1fr)`;
+    super(types, columns, strongest);
     this.paper.style.aspectRatio = `${columns} / ${Math.ceil(types / columns)}`;
   }
 }
@@ -138,15 +134,14 @@ class CapsuleMap extends SupportMap {
 class HeatMap extends SupportMap {
   constructor({ layers, width, height }, input, strongest) {
     const { rows, columns, field_px: field, stride_px: stride, offset_px: offset } = layers.at(-1);
-    super(rows * columns, strongest, 0.75); // the picture shows through
+    super(rows * columns, columns, strongest, 0.75); // the picture shows through
     const share = (length, whole) => `${((100 * length) / whole).toFixed(3)}%`;
     const start = offset + (field - stride) / 2;
-    Object.assign(this.grid.style, {
+    Object.assign(this.cells.grid.style, {
       left: share(start, width),
       top: share(start, height),
       width: share(stride * columns, width),
       height: share(stride * rows, height),
-      gridTemplateColumns: `repeat(${columns}, 1fr)`,
     });
     if (input) this.paper.prepend(pixels(input));
   }
@@ -159,24 +154,19 @@ class HiddenLayer {
     const all = this.maps.flat(3);
     [this.low, this.high] = [Math.min(...all), Math.max(...all)];
     const [rows, columns] = [this.maps[0][0].length, this.maps[0][0][0].length];
-    this.canvases = this.maps[0].map(() => make("canvas", { class: "blocks", width: columns, height: rows }));
-    const words = `${name}: activations of its ${this.canvases.length} types, ${this.low.toFixed(2)} to ${this.high.toFixed(2)}`;
-    const types = make("div", { class: "types", "aria-hidden": "true" }, ...this.canvases);
+    this.types = this.maps[0].map(() => new Cells(rows * columns, columns));
+    const range = `${this.low.toFixed(2)} to ${this.high.toFixed(2)}`;
+    const words = `${name}: activations of its ${this.types.length} types, ${range}; the stronger the colour, the higher.`;
+    const papers = this.types.map(({ grid }) => make("div", { class: "paper" }, grid));
+    const types = make("div", { class: "types", "aria-hidden": "true" }, ...papers);
     this.figure = make("figure", { class: "hidden-layer" }, types, make("figcaption", {}, words));
   }
 
-  /** @param {number} step which iteration; the darker (by night, the lighter) the more active */
+  /** @param {number} step which iteration */
   paint(step) {
-    const { color } = getComputedStyle(document.body);
-    for (const [type, rows] of this.maps[step].entries()) {
-      const { width, height } = this.canvases[type];
-      const context = this.canvases[type].getContext("2d");
-      context.clearRect(0, 0, width, height);
-      context.fillStyle = color;
-      for (const [place, activation] of rows.flat().entries()) {
-        context.globalAlpha = (activation - this.low) / (this.high - this.low || 1);
-        context.fillRect(place % width, Math.floor(place / width), 1, 1);
-      }
+    const strength = (activation) => (activation - this.low) / (this.high - this.low || 1);
+    for (const [type, cells] of this.types.entries()) {
+      cells.paint(this.maps[step][type], (activation) => ["active", strength(activation)]);
     }
   }
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from PIL import Image
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -76,6 +79,23 @@ class Playground:
         self.page.locator(pad).get_by_role("button", name=f"Sample {name}", exact=True).click()
         self.page.locator(f'{pad} img[alt="a sample: {name}"]').wait_for()
         self.settle()
+
+    def look(self, part: str) -> Image.Image:
+        """A picture of a part of the page, when nothing moves any more."""
+        self.page.locator(part).first.wait_for()
+        self.settle()
+        shot = self.page.locator(part).first.screenshot(animations="disabled")
+        return Image.open(io.BytesIO(shot)).convert("RGB")
+
+    def follows_the_dark(self, part: str) -> bool:
+        """Whether a part that was drawn by day looks by night as if it were drawn then."""
+        light = self.look(part)
+        self.page.emulate_media(color_scheme="dark")
+        switched = self.look(part)
+        self.page.reload()
+        self.page.locator("#lengths li").first.wait_for()
+        drawn = self.look(part)
+        return light.tobytes() != drawn.tobytes() == switched.tobytes()
 
     def open_tab(self, name: str) -> None:
         """Choose a tab and wait for what it shows."""

@@ -54,7 +54,7 @@ def test_capsules_of_one_place_are_told_apart(browser: Browser, service: httpx.C
         playground.open_tab("Routing")
         routing = playground.page.locator("#routing")
         routing.get_by_text("Each of 16 capsules sees the whole picture").wait_for()
-        cells = routing.locator(".focus .heat span")
+        cells = routing.locator(".focus .cells span")
         strength = "cells => cells.map((cell) => cell.style.opacity)"
         assert (16, 16) == (cells.count(), len(set(cells.evaluate_all(strength))))
         assert [] == playground.complaints

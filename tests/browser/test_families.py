@@ -153,22 +153,22 @@ def test_routing_of_one_iteration_has_no_slider(playground: Playground) -> None:
     """There is nothing to go through."""
     choose(playground, "tiny-attention")
     playground.open_tab("Routing")
-    playground.page.locator("#routing .heat span").first.wait_for(state="attached")
+    playground.page.locator("#routing .cells span").first.wait_for(state="attached")
     assert 1 == playground.page.locator("#routing .facts tbody tr").count()
     assert 0 == playground.page.get_by_role("slider", name="iteration").count()
 
 
 def test_matrix_capsules_show_their_layers(playground: Playground) -> None:
-    """A map for each capsule type, which changes with the iteration."""
+    """A map for each capsule type, which changes with the iteration and is seen by night."""
     choose(playground, "tiny-matrix")
     playground.open_tab("Routing")
     layers = playground.page.locator("#routing .hidden-layer")
-    assert [3, 2] == [layer.locator("canvas").count() for layer in layers.all()]
-    content = "canvas => canvas.toDataURL()"
-    maps = layers.first.locator("canvas").first
-    last = maps.evaluate(content)
+    assert [3, 2] == [layer.locator(".cells").count() for layer in layers.all()]
+    first_type = "#routing .hidden-layer .paper"
+    last = playground.look(first_type)
     playground.page.get_by_role("slider", name="iteration").press("ArrowLeft")
-    assert last != maps.evaluate(content)
+    assert last.tobytes() != playground.look(first_type).tobytes()
+    assert playground.follows_the_dark(first_type)
 
 
 @pytest.mark.parametrize("way", ["file", "drop", "paste"])
@@ -203,7 +203,7 @@ def test_every_panel_works_for_photographs(playground: Playground) -> None:
     page.evaluate(HAND_OVER, ["drop", list(photo())])
     playground.settle()
     assert 16 == page.locator("#pose input").count()
-    for tab, part in (("Sweep", ".sweep img"), ("Routing", ".heat"), ("Equivariance", ".curve")):
+    for tab, part in (("Sweep", ".sweep img"), ("Routing", ".cells"), ("Equivariance", ".curve")):
         playground.open_tab(tab)
         page.locator(part).first.wait_for(state="attached")
     box = page.locator("#reconstructed > .paper").bounding_box()

@@ -86,7 +86,7 @@ def test_each_lens_links_to_its_paragraph_and_back(browser: Browser, service: st
             _, _, paragraph = address.partition("#")
             assert page.locator(f"h2[id='{paragraph}']").count(), address
         page.locator("article a[href='/#view=view-occlusion']").click()
-        page.locator("#view-occlusion canvas").wait_for()
+        page.locator("#view-occlusion .cells").wait_for()
         page.get_by_role("link", name="What is a capsule?").click()
         page.get_by_role("heading", name="Capsules in one page").wait_for()
         assert service.rstrip("/") == page.evaluate("location.origin")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.browser.playground import Playground
 
 NATURAL = "image => image.naturalWidth"
 SIZES = ("patch", "stride")
-STRONGEST = """canvas => {
-  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-  return Math.max(...data.filter((_, place) => place % 4 === 3));
-}"""
+STRONGEST = "cells => Math.max(...[...cells.children].map(({ style }) => Number(style.opacity)))"
 """How opaque the strongest colour of a map is."""
 
 
@@ -101,14 +100,22 @@ def test_occlusion_has_one_scale_and_says_when_nothing_changes(playground: Playg
     assert ["6", "2"] == [page.get_by_label(name).get_attribute("placeholder") for name in SIZES]
     finding = page.locator("#view-occlusion .finding")
     assert "With the patch, it lies between" in finding.inner_text()
-    strongest = page.locator("#view-occlusion canvas").evaluate(STRONGEST)
+    strongest = page.locator("#view-occlusion .cells").evaluate(STRONGEST)
     fill(playground, "stride", "2")
     fill(playground, "patch", "2")
-    assert strongest > page.locator("#view-occlusion canvas").evaluate(STRONGEST)
+    assert strongest > page.locator("#view-occlusion .cells").evaluate(STRONGEST)
     page.route("**/occlusion*", unchanged)
     fill(playground, "patch", "5")
     finding.filter(has_text="Nothing changes").wait_for()
-    assert page.locator("#view-occlusion canvas").evaluate(STRONGEST) < 40
+    assert page.locator("#view-occlusion .cells").evaluate(STRONGEST) < 0.16
+
+
+@pytest.mark.parametrize(("tab", "part"), [("Routing", ".focus"), ("Occlusion", "figure")])
+def test_maps_follow_the_page_into_the_dark(tab: str, part: str, playground: Playground) -> None:
+    """A map that is on the page in the evening has the colours of its legend."""
+    playground.take_sample(4)
+    playground.open_tab(tab)
+    assert playground.follows_the_dark(f"[role=tabpanel] [role=tabpanel]:not([hidden]) {part}")
 
 
 def test_an_error_text_goes_when_the_value_is_corrected(playground: Playground) -> None:
@@ -121,9 +128,9 @@ def test_an_error_text_goes_when_the_value_is_corrected(playground: Playground) 
     wrong = page.locator("#view-occlusion-patch-wrong")
     wrong.filter(has_text="larger than an image").wait_for()
     assert "true" == field.get_attribute("aria-invalid")
-    assert not page.locator("#view-occlusion canvas").count()
+    assert not page.locator("#view-occlusion .cells").count()
     fill(playground, "patch", "8")
-    page.locator("#view-occlusion canvas").wait_for()
+    page.locator("#view-occlusion .cells").wait_for()
     assert "" == wrong.inner_text()
     assert field.get_attribute("aria-invalid") is None
     fill(playground, "patch", "0")

@@ -50,6 +50,14 @@ def test_an_unknown_name_is_refused() -> None:
         choose_rows(["digits", "digits-r5"])
 
 
+def test_the_folder_of_a_run_is_no_bundle(tmp_path: Path) -> None:
+    """The message names the command that makes a bundle of a run, before any folder is missed."""
+    run = tmp_path / "run"
+    run.mkdir()
+    outcome = call("routing", str(run), runs=tmp_path, docs=tmp_path / "gone")
+    assert f"{run} is no bundle: `python -m training export`" in str(outcome.exception)
+
+
 def test_seeds_must_be_numbers(small: str, tmp_path: Path) -> None:
     """Or the command says what they are."""
     outcome = call("run", small, "--seeds", "1;2", runs=tmp_path, docs=tmp_path)
