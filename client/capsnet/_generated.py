@@ -180,7 +180,7 @@ class PerturbAnswer(Answer):
     dim: int
     delta: float
     meaning: Meaning | None = None
-    """None if the bundle does not name it."""
+    """None if the bundle does not name the dimension."""
     pose: Floats
     """The class capsule, D numbers."""
     perturbed_pose: Floats
@@ -249,9 +249,9 @@ class RoutingAnswer(Answer):
     """Confidence that the class is present, in [0, 1]."""
     fit: FitReport
     types: int
-    """T, of the capsules that vote for classes."""
+    """T, types of the capsules that vote for classes."""
     rows: int
-    """Of their grid."""
+    """Rows of the grid of these capsules."""
     columns: int
     iterations: list[RoutingIteration]
     heat_maps: HeatMaps
@@ -262,7 +262,7 @@ class RoutingAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RoutingOffAnswer(Answer):
-    """The answers of the same votes with other couplings. `length` is as routed."""
+    """The answers of the same votes with other couplings. `length` is that of the routed answer."""
 
     model: str
     version: str
@@ -276,7 +276,7 @@ class RoutingOffAnswer(Answer):
     """Confidence that the class is present, in [0, 1]."""
     fit: FitReport
     variants: list[RoutingVariant]
-    """The first one is as routed."""
+    """The first is the routed answer."""
     changed: bool
     """Whether the labels of any variant differ."""
 
@@ -306,17 +306,17 @@ class EquivarianceAnswer(Answer):
     labels: list[int]
     """The most present class at each step."""
     angles_deg: Floats | None = None
-    """To the untransformed pose; None without poses."""
+    """Angle to the untransformed pose at each step; None without poses."""
     poses: Floats | None = None
-    """Of the class at each step; None without poses."""
+    """Pose of the class at each step; None without poses."""
     points: Floats | None = None
     """(steps, 2), centred: the path of the pose, in the plane in which it varies most; None
     without poses."""
     explained: Floats | None = None
     """(2,), share of the pose's variance along x and along y of `points`; None without poses."""
     straightness: float | None = None
-    """Distance between the ends of the path over the length of the path, in all dimensions, from
-    0 to 1; None without poses."""
+    """Distance between the ends of the path, divided by the length of the path, in all
+    dimensions, from 0 to 1; None without poses."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -337,7 +337,7 @@ class OcclusionAnswer(Answer):
     patch: int
     """Side of the patch, pixels."""
     stride: int
-    """Pixels from place to place."""
+    """Pixels between neighbouring places."""
     dim: int | None = None
     """The pose dimension that was watched; None: presence."""
     value: float
@@ -489,7 +489,7 @@ class HealthAnswer(Answer):
     """Percentage of answers that change if all input capsules change their sign; None where the
     family does not allow that."""
     negated_presence_change: float | None = None
-    """Mean change of presence in that case."""
+    """Mean change of presence if all input capsules change their sign."""
     effective_dims: float
     """Mean effective dimensions of a class's poses."""
     class_dim: int
@@ -532,7 +532,7 @@ class NoveltyReport(Answer):
     distance_score: float | None = None
     """The score of the Mahalanobis distance of the poses."""
     error: float
-    """Of the reconstruction y of x: sum((x-y)^2) / (sum(x^2) + 1)."""
+    """Error of the reconstruction y of image x: sum((x-y)^2) / (sum(x^2) + 1)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -572,7 +572,7 @@ class RoutingIteration(Answer):
     """Normalised entropy of the couplings, from 0 to 1: how undecided the input capsules are.
     None where couplings are no distribution over the classes."""
     couplings: Floats | None = None
-    """(K, I); with detail=true. What each vote weighs; self-attention's may be negative."""
+    """(K, I); with detail=true. The weight of each vote; in self-attention it may be negative."""
     logits: Floats | None = None
     """(K, I); with detail=true."""
 
@@ -621,7 +621,7 @@ class RoutingVariant(Answer):
     lengths: Floats
     """(K,), presence of the classes."""
     changed: bool
-    """Whether `labels` differ from those as routed."""
+    """Whether `labels` differ from the routed answer."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -715,8 +715,8 @@ class ModelSummary(Answer):
     calibrated: bool
     """Whether /classify takes `coverage`."""
     explained: Explained | None = None
-    """The share of the images' variance that poses explain, next to PCA; None where that was not
-    measured."""
+    """The share of the images' variance that poses explain, compared with PCA; None if it was
+    not measured."""
     notes: dict[str, Any]
     """What limits the answers of some views, in sentences, by the view's name."""
 
@@ -851,12 +851,12 @@ class CapsNetMethods:
         """Classify images by the lengths of the class capsules.
 
         The answer has an entry for each image, in order. If one of several images cannot be
-        read, its entry has a problem.
+        read, its entry has a `problem` in place of the prediction.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
-                such, answered by a list in the same order.
+                these, answered by a list in the same order.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
             coverage: adds the probability, and the set of labels that holds the true one with
@@ -901,8 +901,8 @@ class CapsNetMethods:
     ) -> Iterator[Prediction | FailedPrediction]:
         """Classify images by the lengths of the class capsules.
 
-        Images are read while answers come, and sent in requests of a size that the service
-        accepts, side by side.
+        Images are read while answers arrive. They are sent in several requests at a time, each
+        of a size that the service accepts.
 
         Args:
             images: any number, each as for `classify`.
@@ -1025,7 +1025,7 @@ class CapsNetMethods:
         model: str | None = None,
         timeout_s: float | None = None,
     ) -> DecodeAnswer:
-        """Decode one or up to 256 poses of a class into images.
+        """Decode one pose of a class, or up to 256, into images.
 
         Args:
             poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
@@ -1207,10 +1207,10 @@ class CapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
+            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
+                factor; by default -6, -60 or 0.6.
+            stop: the last value, above `start`; by default 6, 60 or 1.4.
+            steps: number of images, both ends included; by default `13`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -1256,9 +1256,9 @@ class CapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what this network loses. It does not show what the class consists of. A patch makes
-        edges that no training image had. If two strokes give the same evidence, hiding one of
-        them may change nothing.
+        shows where hiding the image changes the value in this network. It does not show what the
+        class consists of. A patch adds edges that no training image had. If two strokes give the
+        same evidence, hiding one of them may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1311,9 +1311,9 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` returns those that
-                are long and explain enough of the image beyond longer ones; perhaps none; by
-                default `2`.
+            count: number of classes to return, longest capsules first. `auto` returns the
+                classes whose capsules are long and explain enough of the image that longer
+                capsules do not explain. It may return none; by default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1351,7 +1351,7 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: classes, the most present first; by default `10`.
+            count: number of classes, the most present first; by default `10`.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1394,7 +1394,7 @@ class CapsNetMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            steps: frames, both ends included; by default `9`.
+            steps: number of frames, both ends included; by default `9`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -1436,13 +1436,13 @@ class CapsNetMethods:
 
         Only images of the chosen class are searched. For example, with the class 3, the nearest
         image of an 8 is a 3. The images do not explain the answer, because the network compares
-        no images. Prototypes are the images of the class with the smallest distances to the
-        others.
+        no images. Prototypes represent the class: they are chosen so that every image has a near
+        prototype.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: training images, the nearest first; by default `6`.
+            count: number of training images, the nearest first; by default `6`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -1662,12 +1662,12 @@ class AsyncCapsNetMethods:
         """Classify images by the lengths of the class capsules.
 
         The answer has an entry for each image, in order. If one of several images cannot be
-        read, its entry has a problem.
+        read, its entry has a `problem` in place of the prediction.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
-                such, answered by a list in the same order.
+                these, answered by a list in the same order.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
             coverage: adds the probability, and the set of labels that holds the true one with
@@ -1712,8 +1712,8 @@ class AsyncCapsNetMethods:
     ) -> AsyncIterator[Prediction | FailedPrediction]:
         """Classify images by the lengths of the class capsules.
 
-        Images are read while answers come, and sent in requests of a size that the service
-        accepts, side by side.
+        Images are read while answers arrive. They are sent in several requests at a time, each
+        of a size that the service accepts.
 
         Args:
             images: any number, each as for `classify`.
@@ -1836,7 +1836,7 @@ class AsyncCapsNetMethods:
         model: str | None = None,
         timeout_s: float | None = None,
     ) -> DecodeAnswer:
-        """Decode one or up to 256 poses of a class into images.
+        """Decode one pose of a class, or up to 256, into images.
 
         Args:
             poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
@@ -2018,10 +2018,10 @@ class AsyncCapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
+            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
+                factor; by default -6, -60 or 0.6.
+            stop: the last value, above `start`; by default 6, 60 or 1.4.
+            steps: number of images, both ends included; by default `13`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -2067,9 +2067,9 @@ class AsyncCapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what this network loses. It does not show what the class consists of. A patch makes
-        edges that no training image had. If two strokes give the same evidence, hiding one of
-        them may change nothing.
+        shows where hiding the image changes the value in this network. It does not show what the
+        class consists of. A patch adds edges that no training image had. If two strokes give the
+        same evidence, hiding one of them may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2122,9 +2122,9 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` returns those that
-                are long and explain enough of the image beyond longer ones; perhaps none; by
-                default `2`.
+            count: number of classes to return, longest capsules first. `auto` returns the
+                classes whose capsules are long and explain enough of the image that longer
+                capsules do not explain. It may return none; by default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2162,7 +2162,7 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: classes, the most present first; by default `10`.
+            count: number of classes, the most present first; by default `10`.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2205,7 +2205,7 @@ class AsyncCapsNetMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            steps: frames, both ends included; by default `9`.
+            steps: number of frames, both ends included; by default `9`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -2247,13 +2247,13 @@ class AsyncCapsNetMethods:
 
         Only images of the chosen class are searched. For example, with the class 3, the nearest
         image of an 8 is a 3. The images do not explain the answer, because the network compares
-        no images. Prototypes are the images of the class with the smallest distances to the
-        others.
+        no images. Prototypes represent the class: they are chosen so that every image has a near
+        prototype.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: training images, the nearest first; by default `6`.
+            count: number of training images, the nearest first; by default `6`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -2515,7 +2515,7 @@ class DrawingsMethods:
         model: str | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Decode one or up to 256 poses of a class into images.
+        """Decode one pose of a class, or up to 256, into images.
 
         Args:
             poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
@@ -2697,10 +2697,10 @@ class DrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
+            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
+                factor; by default -6, -60 or 0.6.
+            stop: the last value, above `start`; by default 6, 60 or 1.4.
+            steps: number of images, both ends included; by default `13`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -2746,9 +2746,9 @@ class DrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what this network loses. It does not show what the class consists of. A patch makes
-        edges that no training image had. If two strokes give the same evidence, hiding one of
-        them may change nothing.
+        shows where hiding the image changes the value in this network. It does not show what the
+        class consists of. A patch adds edges that no training image had. If two strokes give the
+        same evidence, hiding one of them may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2801,9 +2801,9 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` returns those that
-                are long and explain enough of the image beyond longer ones; perhaps none; by
-                default `2`.
+            count: number of classes to return, longest capsules first. `auto` returns the
+                classes whose capsules are long and explain enough of the image that longer
+                capsules do not explain. It may return none; by default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2841,7 +2841,7 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: classes, the most present first; by default `10`.
+            count: number of classes, the most present first; by default `10`.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2884,7 +2884,7 @@ class DrawingsMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            steps: frames, both ends included; by default `9`.
+            steps: number of frames, both ends included; by default `9`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -2926,13 +2926,13 @@ class DrawingsMethods:
 
         Only images of the chosen class are searched. For example, with the class 3, the nearest
         image of an 8 is a 3. The images do not explain the answer, because the network compares
-        no images. Prototypes are the images of the class with the smallest distances to the
-        others.
+        no images. Prototypes represent the class: they are chosen so that every image has a near
+        prototype.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: training images, the nearest first; by default `6`.
+            count: number of training images, the nearest first; by default `6`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -3070,7 +3070,7 @@ class AsyncDrawingsMethods:
         model: str | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Decode one or up to 256 poses of a class into images.
+        """Decode one pose of a class, or up to 256, into images.
 
         Args:
             poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
@@ -3252,10 +3252,10 @@ class AsyncDrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
+            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
+                factor; by default -6, -60 or 0.6.
+            stop: the last value, above `start`; by default 6, 60 or 1.4.
+            steps: number of images, both ends included; by default `13`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -3301,9 +3301,9 @@ class AsyncDrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what this network loses. It does not show what the class consists of. A patch makes
-        edges that no training image had. If two strokes give the same evidence, hiding one of
-        them may change nothing.
+        shows where hiding the image changes the value in this network. It does not show what the
+        class consists of. A patch adds edges that no training image had. If two strokes give the
+        same evidence, hiding one of them may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3356,9 +3356,9 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` returns those that
-                are long and explain enough of the image beyond longer ones; perhaps none; by
-                default `2`.
+            count: number of classes to return, longest capsules first. `auto` returns the
+                classes whose capsules are long and explain enough of the image that longer
+                capsules do not explain. It may return none; by default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3396,7 +3396,7 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: classes, the most present first; by default `10`.
+            count: number of classes, the most present first; by default `10`.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3439,7 +3439,7 @@ class AsyncDrawingsMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            steps: frames, both ends included; by default `9`.
+            steps: number of frames, both ends included; by default `9`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -3481,13 +3481,13 @@ class AsyncDrawingsMethods:
 
         Only images of the chosen class are searched. For example, with the class 3, the nearest
         image of an 8 is a 3. The images do not explain the answer, because the network compares
-        no images. Prototypes are the images of the class with the smallest distances to the
-        others.
+        no images. Prototypes represent the class: they are chosen so that every image has a near
+        prototype.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: training images, the nearest first; by default `6`.
+            count: number of training images, the nearest first; by default `6`.
             target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET

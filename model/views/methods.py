@@ -78,12 +78,12 @@ class ViewMethods:
         """Classify images by the lengths of the class capsules.
 
         The answer has an entry for each image, in order. If one of several images cannot be
-        read, its entry has a problem.
+        read, its entry has a `problem` in place of the prediction.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
-                such, answered by a list in the same order.
+                these, answered by a list in the same order.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
             coverage: adds the probability, and the set of labels that holds the true one with
@@ -162,7 +162,7 @@ class ViewMethods:
         )
 
     def decode(self, poses: ArrayLike, label: int) -> DecodeAnswer:
-        """Decode one or up to 256 poses of a class into images.
+        """Decode one pose of a class, or up to 256, into images.
 
         Args:
             poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
@@ -299,10 +299,10 @@ class ViewMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
+            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
+                factor; by default -6, -60 or 0.6.
+            stop: the last value, above `start`; by default 6, 60 or 1.4.
+            steps: number of images, both ends included; by default `13`.
             target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -340,9 +340,9 @@ class ViewMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what this network loses. It does not show what the class consists of. A patch makes
-        edges that no training image had. If two strokes give the same evidence, hiding one of
-        them may change nothing.
+        shows where hiding the image changes the value in this network. It does not show what the
+        class consists of. A patch adds edges that no training image had. If two strokes give the
+        same evidence, hiding one of them may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -387,9 +387,9 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` returns those that
-                are long and explain enough of the image beyond longer ones; perhaps none; by
-                default `2`.
+            count: number of classes to return, longest capsules first. `auto` returns the
+                classes whose capsules are long and explain enough of the image that longer
+                capsules do not explain. It may return none; by default `2`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -416,7 +416,7 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: classes, the most present first; by default `10`.
+            count: number of classes, the most present first; by default `10`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -448,7 +448,7 @@ class ViewMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            steps: frames, both ends included; by default `9`.
+            steps: number of frames, both ends included; by default `9`.
             target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -477,13 +477,13 @@ class ViewMethods:
 
         Only images of the chosen class are searched. For example, with the class 3, the nearest
         image of an 8 is a 3. The images do not explain the answer, because the network compares
-        no images. Prototypes are the images of the class with the smallest distances to the
-        others.
+        no images. Prototypes represent the class: they are chosen so that every image has a near
+        prototype.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: training images, the nearest first; by default `6`.
+            count: number of training images, the nearest first; by default `6`.
             target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
