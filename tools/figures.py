@@ -41,7 +41,9 @@ def save_all(folder: Path) -> None:
     settings = Settings(device="cpu", threads=1, models=models)
     picture = (SAMPLES / "4.png").read_bytes()
     headers = {"Content-Type": "image/png", "Accept": "image/png"}
-    with TestClient(create_app(settings, open_engine(load_runtimes(settings)))) as client:
+    with TestClient(
+        create_app(settings, open_engine(load_runtimes(settings))), base_url="http://localhost"
+    ) as client:
         pair = client.get(PAIR).raise_for_status().content
         for content, figures in ((picture, FIGURES), (pair, OF_PAIR)):
             for name, route in figures.items():
