@@ -63,8 +63,8 @@ function poses(health, explained) {
     measure("explained by the pose", explained.pose),
     ...(explained.pca[numbers] === undefined ? [] : [measure(`explained by PCA with ${numbers} numbers`, explained.pca[numbers])]),
   ] : [];
-  return section("Parse trees and poses", explained ? "Explained: the share of the variance of images that the decoder draws from the pose." : "", [
-    measure("different parse trees of a class", trees / images, `${round(trees)} of ${round(images)} images`),
+  return section("Parse trees and poses", explained ? "Explained: the share of the variance of images that the reconstructions reproduce." : "", [
+    measure("different parse trees of a class", trees / images, `${round(trees)} in ${round(images)} images`),
     ...negated,
     measure("effective dimensions of a pose", dims / numbers, `${round(dims)} of ${numbers}`),
     ...drawn,

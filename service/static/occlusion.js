@@ -15,7 +15,7 @@ export function drawOcclusion(answer, { model, picture, input, target }) {
   const others = labels.flat().filter((label) => label !== target);
   const named = [...new Set(others)].map((label) => model.class_names[label]).join(", ");
   const facts = largest < NOTHING
-    ? [`Nothing changes: wherever the patch lies, ${what} stays at ${number(value)} to within 0.005 on average.`]
+    ? [`Nothing changes: ${what} is ${number(value)}, and its mean change is below 0.005 at every pixel.`]
     : [
         `Without the patch, ${what} is ${number(value)}. With the patch, it lies between ${number(lowest)} and ${number(highest)}.`,
         ...(others.length ? [` At ${others.length} of ${labels.flat().length} places, another class is more present: ${named}.`] : []),

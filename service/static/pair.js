@@ -156,7 +156,7 @@ async function apart({ segments, explained_ink: covered }, names) {
     figure(both, "separated", [facts]),
     ...segments.map((one, place) => {
       pictures[place].setAttribute("aria-label", `the ${one.class_name}, reconstructed`);
-      const found = names[place] === one.class_name ? [`the ${ORDINALS[place]} digit`] : names.length ? ["in neither picture alone"] : [];
+      const found = names[place] === one.class_name ? [`the ${ORDINALS[place]} digit`] : names.length ? ["found in neither picture on its own"] : [];
       const shares = [`length ${one.length.toFixed(2)}`, `${Math.round(100 * one.ink_share)} % of the strokes`];
       return figure(pictures[place], make("strong", {}, one.class_name), [...found, ...shares], one);
     }),

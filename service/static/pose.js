@@ -22,7 +22,7 @@ panel.append(
     make(
       "div",
       { class: "reading" },
-      make("p", { class: "lead" }, "Each slider changes one dimension of the pose, and the decoder draws the result. The pictures show both ends of a slider. A percentage is the share of the change that the name explains."),
+      make("p", { class: "lead" }, "Each slider changes one dimension of the pose, and the decoder draws the result. The pictures show both ends of a slider. The percentage below a slider says how much of the change its name explains."),
       explained("pose"),
     ),
     make("div", { class: "preview" }, make("div", { class: "paper" }, preview), make("div", {}, preamble, reset)),

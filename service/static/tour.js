@@ -24,7 +24,8 @@ const STEPS = [
     at: "#pose",
     title: "Pose dimensions",
     text: "A pose is a vector. Move a slider to change one of its dimensions, and watch the reconstruction. "
-      + "Dimensions that change one property, such as thickness or slant, have its name and come first.",
+      + "A dimension that changes one property, such as thickness or slant, is named after it. "
+      + "Named dimensions come first.",
     act: click("#tab-pose"),
     needs: "tab-pose",
   },
