@@ -27,7 +27,10 @@ class Readiness(BaseModel):
 
 
 async def livez(request: Request) -> Liveness:
-    """Check that the process can run its networks; if it cannot, restart it."""
+    """Check that the process can run its networks.
+
+    Restart the process if it cannot.
+    """
     context = request.context
     context.check()
     if context.failure:

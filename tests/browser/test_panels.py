@@ -31,7 +31,7 @@ def test_routing_shows_a_map_for_each_iteration(playground: Playground) -> None:
     playground.take_sample(5)
     playground.open_tab("Routing")
     slider = playground.page.get_by_role("slider", name="iteration")
-    cells = playground.page.locator(".focus .heat")
+    cells = playground.page.locator(".focus .cells")
     last = cells.inner_html()
     assert "3 of 3" == slider.get_attribute("aria-valuetext")
     slider.press("ArrowLeft")

@@ -111,5 +111,5 @@ def test_light_and_dark_follow_the_system(playground: Playground) -> None:
     playground.take_sample(5)
     playground.open_tab("Routing")
     ground = playground.page.locator("body").evaluate(background)
-    for part in (".longest .fill", ".heat .supports", '[role=tab][aria-selected="true"]'):
+    for part in (".longest .fill", ".cells .supports", '[role=tab][aria-selected="true"]'):
         assert ground != playground.page.locator(part).first.evaluate(background)

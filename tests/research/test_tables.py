@@ -99,6 +99,7 @@ def test_rows_have_the_seeds_of_the_page(name: str, seeds: tuple[int, ...]) -> N
 
 def test_results_are_of_declared_seeds() -> None:
     """No seed is shown that the command below the table would not run again."""
+    register()
     results = read_results(DOCS / "results.json")
     for row in ROWS.values():
         assert {one.seed for one in of_row(row, results)} <= set(row.seeds), row.name
