@@ -50,9 +50,10 @@ def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
         elif language == "markdown":
             file.write_text(f"{file.read_text()}\n{block}")
         else:
-            last, _, added = block.partition("\n")
-            assert f"{last}\n)\n" in file.read_text()
-            file.write_text(file.read_text().replace(f"{last}\n)\n", f"{last}\n{added}"))
+            last, *_, closing = block.splitlines()
+            ending = f"{last}\n{closing}\n"
+            assert ending in file.read_text()
+            file.write_text(file.read_text().replace(ending, block))
     return copy
 
 
@@ -124,7 +125,18 @@ def test_the_page_leaves_all_tests_green(generated: Path) -> None:
     run(generated, "tools.docs_reference", "docs/reference")
     run(generated, "mypy")
     views, document = "tests/views/test_views.py", "tests/service/http/test_openapi.py"
-    run(generated, "pytest", "-q", "-p", "no:xdist", views, document, "tests/client/test_faults.py")
+    everywhere = "tests/views/test_everywhere.py"
+    run(
+        generated,
+        "pytest",
+        "-q",
+        "-p",
+        "no:xdist",
+        views,
+        document,
+        everywhere,
+        "tests/client/test_faults.py",
+    )
 
 
 def test_the_view_is_in_the_document(service: httpx.Client) -> None:

@@ -105,7 +105,7 @@ class Playground:
 
 
 def distance(one: Image.Image, other: Image.Image) -> float:
-    """The mean difference of two screenshots' values, 0 to 255; edges may lie between two pixels."""
+    """The mean difference of two screenshots, 0 to 255; edges may lie between two pixels."""
     return float(np.mean(ImageStat.Stat(ImageChops.difference(one, other)).mean))
 
 
