@@ -113,7 +113,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
 
 
 def _shuffled(examples: Examples) -> Examples:
-    """Neighbours in a data set may be alike, such as views of one object."""
+    """The examples in another order: neighbours may be alike, such as views of one object."""
     order = np.random.default_rng(0).permutation(len(examples.labels))
     return Examples(examples.images[order], examples.labels[order])
 

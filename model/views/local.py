@@ -79,7 +79,7 @@ def ask(
 
     Args:
         runtime: of the network.
-        view: what is asked.
+        view: the view that answers.
         pictures: as many as the view takes. Problems stand for those that could not be opened.
         parameters: of the view's query. Those that are None have their defaults.
         alone: whether the problem of a picture that fails is raised; otherwise the answer has the

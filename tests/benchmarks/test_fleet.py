@@ -28,7 +28,7 @@ def run(
 
 
 def test_the_median_of_an_idle_replica_is_one_inference() -> None:
-    """Nobody waits where nobody else is."""
+    """A request without others before it does not wait."""
     figures = run(ONE_BY_ONE, 0.01)
     assert (0, 0) == (figures.rejected, figures.late)
     assert figures.p50_s == pytest.approx(0.01)

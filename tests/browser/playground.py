@@ -96,7 +96,7 @@ class Playground:
         self.page.reload()
         self.page.locator("#lengths li").first.wait_for()
         drawn = self.look(part)
-        return distance(light, drawn) > 10 * max(distance(switched, drawn), 0.2)
+        return distance(light, drawn) > 1 and distance(switched, drawn) < 0.01
 
     def open_tab(self, name: str) -> None:
         """Choose a tab and wait for what it shows."""
@@ -105,7 +105,7 @@ class Playground:
 
 
 def distance(one: Image.Image, other: Image.Image) -> float:
-    """The mean difference of two screenshots, 0 to 255; edges may lie between two pixels."""
+    """The mean difference of two screenshots, 0 to 255; single pixels of edges may differ."""
     return float(np.mean(ImageStat.Stat(ImageChops.difference(one, other)).mean))
 
 

@@ -246,7 +246,7 @@ def test_images_are_read_while_answers_come(capsnet: CapsNet) -> None:
 
 
 def test_an_unknown_model_is_a_problem_of_the_whole_list(capsnet: CapsNet) -> None:
-    """It is no image that is at fault."""
+    """The problem names the model and no image."""
     with pytest.raises(Problem, match="not loaded") as raised:
         capsnet.classify(folder(20), model="nobody")
     assert "model" == raised.value.parameter

@@ -49,8 +49,8 @@ class Callers:
     """Threads that ask a service again and again.
 
     Args:
-        service: what is asked.
-        model: the bundle that is asked.
+        service: receives the requests.
+        model: the bundle of each request.
         threads: of each kind.
         over_grpc: whether as many ask over gRPC too.
     """

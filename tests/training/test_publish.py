@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from model.bundle import CARD, MANIFEST
+from model.bundle.samples import SAMPLES, read_samples
 from model.capsnet import load
 from model.capsnet.baseline import BaselineConfig
 from model.preprocess import scale
@@ -81,6 +84,27 @@ def test_a_published_bundle_carries_its_training(
     expected = measure_presence(load(bundle), examples.images, CPU)
     actual = Runtime(bundle, device="cpu").encode(scale(examples.images)).presence
     np.testing.assert_allclose(actual, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("licence", ["", "CC0-1.0"])
+def test_images_become_samples_where_their_licence_is_known(
+    licence: str,
+    run_dir: Path,
+    data_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are held-out images, and the index names the licence."""
+    monkeypatch.setitem(DATASETS, "toys", replace(DATASETS["toys"], licence=licence))
+    bundle = publish(run_dir, tmp_path, name=None, data_dir=data_dir)
+    assert bool(licence) == (bundle.path / SAMPLES).is_dir()
+    if licence:
+        recipe = Recipe.from_dict(bundle.manifest.training["recipe"])
+        held_out = load_published(recipe, data_dir).validation.images
+        known = {image.tobytes() for image in held_out}
+        for sample in read_samples(bundle.path / SAMPLES, len(bundle.manifest.class_names)):
+            assert licence == sample.licence
+            assert np.asarray(Image.open(bundle.path / SAMPLES / sample.file)).tobytes() in known
 
 
 def test_a_run_without_its_log_is_not_published(
