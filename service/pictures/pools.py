@@ -35,8 +35,8 @@ _MAX_TOGETHER = 16
 """One request may have this many files of the largest size: a body has room for ten photographs."""
 _HEADERS_AT_ONCE = 4
 """The headers of this many files are read at once; each may take half a millisecond."""
-_CPU_S, _CPU_S_PER_PIXEL = 0.25, 2e-7
-"""The CPU time for a file: ten times what a photograph takes."""
+_CPU_S, _CPU_S_PER_PIXEL = 0.5, 2e-7
+"""The CPU time for a file: ten times what a photograph takes, where the host is quiet."""
 _MEMORY_BYTES, _MEMORY_BYTES_PER_PIXEL = 64_000_000, 16
 """The memory for a file: four copies of the largest picture, which WebP needs."""
 

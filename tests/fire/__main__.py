@@ -62,11 +62,16 @@ def main(
     soak_minutes: Annotated[float, typer.Option(min=0.2)] = 5,
     output: Annotated[Path, typer.Option("--json")] = Path("runs/fire.json"),
 ) -> None:
-    """Run all parts, one after the other; exit with 1 if one breaks a promise."""
+    """Run all parts, one after the other; exit with 1 if one breaks a promise.
+
+    The file has each part as soon as that ends. With --part, the file keeps its other parts.
+    """
     known = parts(requests=requests, soak_minutes=soak_minutes)
     if unknown := sorted(set(part or ()) - known.keys()):
         raise typer.BadParameter(f"{', '.join(unknown)}; known: {', '.join(known)}")
-    tables = []
+    kept = json.loads(output.read_text()) if part and output.exists() else []
+    tables: list[Table] = []
+    output.parent.mkdir(parents=True, exist_ok=True)
     for name in part or known:
         began = time.monotonic()
         for table in known[name]():
@@ -74,8 +79,10 @@ def main(
         table.seconds = time.monotonic() - began
         tables.append(table)
         show(table)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps([one.to_dict() for one in tables], indent=1) + "\n")
+        new = {one.part for one in tables}
+        saved = [one for one in kept if one["part"] not in new]
+        saved += [one.to_dict() for one in tables]
+        output.write_text(json.dumps(saved, indent=1) + "\n")
     raise typer.Exit(int(any(one.faults for one in tables)))
 
 

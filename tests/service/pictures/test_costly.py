@@ -94,8 +94,9 @@ def test_a_file_of_too_many_parts_is_refused(
 
 def test_cpu_time_is_limited(preparation: DecodePools, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the size that a header announces; the picture next to it is taken."""
-    monkeypatch.setattr("service.pictures.pools._CPU_S", 0.1)
-    monkeypatch.setattr("service.pictures.pools._CPU_S_PER_PIXEL", 0)
+    # A tenth of a second for the large picture; two seconds for the small one, on any host.
+    monkeypatch.setattr("service.pictures.pools._CPU_S", 2)
+    monkeypatch.setattr("service.pictures.pools._CPU_S_PER_PIXEL", -1.9 / 5_000**2)
     refused, taken = prepare(preparation, progressive_jpeg(5_000, MAX_SCANS), png(56, 56))
     assert isinstance(refused, UnreadablePicture)
     assert "takes more than 0.1 s" in refused.detail
