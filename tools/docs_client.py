@@ -46,7 +46,8 @@ def describe_methods(*kinds: type) -> Iterator[str]:
     }
     common = find_shared(map(_parameters, methods.values()))
     if common:
-        yield from ("#### Parameters of many methods", "", "Signatures name them without types.", "")
+        yield from ("#### Parameters of many methods", "")
+        yield from ("Signatures name them without types.", "")
         yield from (*(_typed(entry, methods.values()) for entry in common), "")
     for name, method in methods.items():
         yield from (f"#### `{name}`", "", *describe_function(method, common))
