@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +26,7 @@ from training.__main__ import EXPECTED, DataDir
 from training.data.datasets import DATASETS
 from training.device import choose_device
 from training.provenance import adopt_reads
+from training.python_file import run_file
 from training.state import TrainingError
 
 RESULTS = "results.json"
@@ -47,7 +46,10 @@ Bundles = Annotated[Path, typer.Option(help="Folder of bundles and of the record
 OwnFile = Annotated[
     Path | None,
     typer.Option(
-        "--file", exists=True, dir_okay=False, help="A Python file that declares rows of your own."
+        "--file",
+        exists=True,
+        dir_okay=False,
+        help="A Python file that declares families and rows of your own.",
     ),
 ]
 _RUNS, _DOCS, _DATA = Path("runs/research"), Path("docs"), Path("data")
@@ -312,14 +314,8 @@ def write_page(
 
 def declare(file: Path | None) -> None:
     """Run a file that declares families and tables of its own: see `add_table`."""
-    if file is None:
-        return
-    spec = spec_from_file_location(file.stem, file)
-    assert spec
-    assert spec.loader
-    module = module_from_spec(spec)
-    sys.modules[file.stem] = module  # dataclasses look their annotations up there
-    spec.loader.exec_module(module)
+    if file is not None:
+        run_file(file)
 
 
 def choose_rows(names: list[str]) -> list[Row]:

@@ -36,6 +36,7 @@ from training.pretrained import (
     use_pretrained,
 )
 from training.provenance import ProvenanceError, runs_of, unseen_by
+from training.python_file import run_file
 from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override, recipe_of
 from training.state import (
     CHECKPOINT,
@@ -69,7 +70,6 @@ EXPECTED = (
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Train, export and evaluate capsule networks.",
 )
 console = Console()
 
@@ -103,6 +103,21 @@ DataDir = Annotated[
 _DATA = Path("data")
 _WORST = 10
 """The number of classes whose recalls end a training."""
+
+
+@app.callback()
+def declare(
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="A Python file that declares families of your own."
+        ),
+    ] = None,
+) -> None:
+    """Train, export and evaluate capsule networks."""
+    if file is not None:
+        run_file(file)
 
 
 @app.command()

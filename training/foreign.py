@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from torch import Tensor, nn
 
 from model.preprocess import Floats
 from training.graphs import ExportError, to_onnx
+from training.python_file import run_file
 
 _OLDEST_OPSET = 13
 """From this operator set on, `Softmax` is of one axis."""
@@ -55,12 +54,9 @@ def read_foreign(
 
 
 def _load_module(file: Path, name: str) -> nn.Module:
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if not file.is_file() or spec is None or spec.loader is None:
+    if not file.is_file():
         raise ExportError(f"{file} is no Python file")
-    python = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(python)
-    found = getattr(python, name, None)
+    found = getattr(run_file(file), name, None)
     if found is None:
         raise ExportError(f"{file} has no {name!r}")
     module = found if isinstance(found, nn.Module) else found()

@@ -110,7 +110,11 @@ def config_from_dict(values: dict[str, Any]) -> NetworkConfig:
     rest = dict(values)
     name = rest.pop("family", None)
     if name not in FAMILIES:
-        raise ValueError(f"unknown family {name!r}; there are {', '.join(FAMILIES)}")
+        known = ", ".join(FAMILIES)
+        raise ValueError(
+            f"unknown family {name!r}; there are {known}. "
+            "For one of your own, run `python -m training --file FILE ...`"
+        )
     return read_config(FAMILIES[name].config, rest)
 
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from model.capsnet import FAMILIES, build, config_from_dict
 from research.__main__ import app
 from research.protocols import Sets
 from research.rows import Table
 from research.tables import ROWS, TABLES, add_table
+from training.__main__ import app as training_app
 from training.data.datasets import Examples
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "own-routing.md"
@@ -52,6 +54,19 @@ def test_a_routing_of_your_own_is_a_compared_row(own_file: Path, tmp_path: Path)
     )
     assert "| **sharpened agreement** less **routing by agreement** | error, % |" in outcome.output
     assert not (tmp_path / "docs").exists()
+
+
+def test_a_family_of_your_own_is_known_to_training(
+    own_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once its file ran; before, the error names the option."""
+    described = {"family": "sharp", "channels": 1}
+    with pytest.raises(ValueError, match="training --file"):
+        config_from_dict(described)
+    monkeypatch.setitem(FAMILIES, "sharp", FAMILIES["dynamic"])  # so that it is removed at the end
+    outcome = CliRunner().invoke(training_app, ["--file", str(own_file), "presets"])
+    assert 0 == outcome.exit_code, outcome.output
+    assert "SharpCapsNet" == type(build(config_from_dict(described))).__name__
 
 
 def test_names_are_not_taken_twice() -> None:
