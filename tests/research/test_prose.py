@@ -19,7 +19,7 @@ from research.tables import ROWS, TABLES
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (
-    *(DOCS / "explanation" / f"{name}.md" for name in ("capsules", "choose", "families", "views")),
+    *(DOCS / "explanation" / f"{name}.md" for name in ("capsules", "families", "views")),
     ROOT / "README.md",
     ROOT / "research" / "results.md",
 )
