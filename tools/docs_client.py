@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields, is_dataclass
-from itertools import chain, takewhile
+from itertools import chain, groupby, takewhile
 from typing import Any, get_overloads
 
 from capsnet import Answer, AsyncCapsNet, CapsNet, CapsNetError, serve
 from capsnet._generated import CapsNetMethods
-from tools.docs_table import table
+from tools.docs_table import also, find_shared, table
 
-COMMON = 4
-"""Methods or commands that must share a parameter for it to be described once."""
 _LINE = 90
 _QUOTED = re.compile(r"""(: |-> )(["'])(.*?)\2""")
 """An annotation as `inspect` shows it; a default keeps its quotes."""
@@ -26,9 +23,15 @@ def describe_client() -> Iterator[str]:
     yield from ("### `CapsNet`", "", *prose(CapsNet), *describe_methods(CapsNet, CapsNetMethods))
     yield from ("### `AsyncCapsNet`", "", *prose(AsyncCapsNet))
     yield from ("### `serve`", "", *prose(serve))
-    yield from ("### Answers", "", "All have `to_dict()`, their JSON.", "")
-    for kind in (one for one in Answer.__subclasses__() if one.__module__.startswith("capsnet.")):
-        yield from _answers(kind)
+    kinds = [one for one in _subclasses(Answer) if one.__module__.startswith("capsnet.")]
+    shared = find_shared(map(_members, kinds))
+    yield from ("### Answers", "", "All have `to_dict()`, their JSON. Many have these members:", "")
+    yield from table(("member", "type"), shared)
+    for kind in kinds:
+        yield from (f"#### `{kind.__name__}`", "", *prose(kind))
+        if own := [row for row in _members(kind) if row not in shared]:
+            yield from table(("member", "type"), own)
+        yield from also(row[0] for row in _members(kind) if row in shared)
     yield from ("### Errors", "", "All are a `CapsNetError`.", "")
     for error in CapsNetError.__subclasses__():
         yield from (f"#### `{error.__name__}`", "", *prose(error))
@@ -41,54 +44,73 @@ def describe_methods(*kinds: type) -> Iterator[str]:
         for name, method in chain.from_iterable(vars(kind).items() for kind in kinds)
         if callable(method) and not name.startswith("_") and not hasattr(method, "__deprecated__")
     }
-    used = Counter(entry for method in methods.values() for entry in _parameters(method))
-    common = [entry for entry, count in used.items() if count >= COMMON]
+    common = find_shared(map(_parameters, methods.values()))
     if common:
-        yield from ("#### Parameters of many methods", "", *common, "")
+        yield from ("#### Parameters of many methods", "")
+        yield from ("Signatures name them without types.", "")
+        yield from (*(_typed(entry, methods.values()) for entry in common), "")
     for name, method in methods.items():
         yield from (f"#### `{name}`", "", *describe_function(method, common))
 
 
 def describe_function(function: Callable[..., Any], common: Collection[str] = ()) -> Iterator[str]:
     """Its signatures and docstring; parameters that are `common` only by name."""
+    names = {_name(entry) for entry in _parameters(function) if entry in common}
     signatures = map(inspect.signature, get_overloads(function) or [function])
-    shown = [_QUOTED.sub(r"\1\3", f"{function.__name__}{_shape(one)}") for one in signatures]
-    yield from ("```py", *shown, "```", "", *prose(function, common))
+    shown = (f"{function.__name__}{_shape(one, names)}" for one in signatures)
+    yield from ("```py", *(_QUOTED.sub(r"\1\3", one) for one in shown), "```", "")
+    yield from prose(function, common)
 
 
-def _shape(signature: inspect.Signature) -> str:
-    """Parameters and result, on one line or with a line for each parameter."""
+def _shape(signature: inspect.Signature, common: Collection[str]) -> str:
+    """Parameters and result, on one line or several; `common` parameters without their types."""
     given = [one for one in signature.parameters.values() if one.name != "self"]
-    line = str(signature.replace(parameters=given))
+    texts = [one.name if one.name in common else str(one) for one in given]
+    named = [one.kind is one.KEYWORD_ONLY for one in given]
+    if any(named):
+        texts.insert(named.index(True), "*")
+    line = f"({', '.join(texts)}) -> {signature.return_annotation}"
     if len(line) <= _LINE:
         return line
-    named = [str(one) for one in given if one.kind is one.KEYWORD_ONLY]
-    lines = [*map(str, given[: len(given) - len(named)]), *(["*", *named] if named else [])]
+    groups = groupby(texts, key=lambda one: one in common)
+    lines = chain.from_iterable([", ".join(some)] if short else some for short, some in groups)
     inside = "".join(f"    {one},\n" for one in lines)
     return f"(\n{inside}) -> {signature.return_annotation}"
 
 
-def _answers(kind: type) -> Iterator[str]:
-    """A type of answer, with its members, then those that have more."""
-    members = [(f"`{one.name}`", f"`{one.type}`") for one in fields(kind) if is_dataclass(kind)]
-    yield from (f"#### `{kind.__name__}`", "", *prose(kind))
-    yield from table(("member", "type"), members)
-    for further in kind.__subclasses__():
-        yield from _answers(further)
+def _typed(entry: str, methods: Collection[Callable[..., Any]]) -> str:
+    """The entry of a parameter with its type, from the first method that has both."""
+    name = _name(entry)
+    method = next(one for one in methods if entry in _parameters(one))
+    first = inspect.signature((get_overloads(method) or [method])[0])
+    kind = _QUOTED.sub(r"\1\3", str(first.parameters[name]).partition(" = ")[0])
+    return entry.replace(f"`{name}`", f"`{kind}`", 1)
+
+
+def _name(entry: str) -> str:
+    """The name of a parameter, from its entry."""
+    return entry.split("`")[1]
+
+
+def _subclasses(kind: type) -> Iterator[type]:
+    """All, each before those that derive from it."""
+    for one in kind.__subclasses__():
+        yield from (one, *_subclasses(one))
+
+
+def _members(kind: type) -> list[tuple[str, str]]:
+    """Name and type of each field of an answer, as code."""
+    return [(f"`{one.name}`", f"`{one.type}`") for one in fields(kind) if is_dataclass(kind)]
 
 
 def prose(described: Any, common: Collection[str] = ()) -> Iterator[str]:
-    """A docstring, its sections as lists; parameters that are `common` only by name."""
+    """A docstring, its sections as lists, without parameters that are `common`."""
     blocks = list(_blocks(described))
     kept = [one for one in blocks if one not in common]
     if "Parameters:" in kept and not _parameters_of(kept):
         place = kept.index("Parameters:")
         del kept[place : place + 2]
-    yield from kept
-    names = [one.split("`")[1] for one in blocks if one in common]
-    if names:
-        yield from ("", f"Also {', '.join(f'`{name}`' for name in names)}.")
-    yield ""
+    yield from (*"\n".join(kept).rstrip().splitlines(), "")
 
 
 def _parameters(described: Any) -> list[str]:

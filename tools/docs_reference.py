@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,9 +18,9 @@ from pydantic import SecretStr
 from capsnet.command.app import app as capsnet_app
 from service.app import create_app
 from service.settings import Settings
-from tools.docs_client import COMMON, describe_client
+from tools.docs_client import describe_client
 from tools.docs_model import describe_model
-from tools.docs_table import table
+from tools.docs_table import also, find_shared, table
 
 ROOT = Path(__file__).parent.parent
 MARKER = "<!-- `make generate` writes what follows. -->"
@@ -51,28 +50,33 @@ def describe_routes() -> Iterator[str]:
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     ]
-    used = Counter(_row(one) for _, it in operations for one in it.get("parameters", ()))
-    common = {row for row, count in used.items() if count >= COMMON}
-    yield from ("## Parameters of many routes", "")
-    yield from table(("parameter", "values", ""), [row for row in used if row in common])
+    parameters = {name: [_row(one) for one in it.get("parameters", ())] for name, it in operations}
+    fields = {name: list(_fields(operation, document)) for name, operation in operations}
+    common = find_shared(parameters.values())
+    shared = find_shared(fields.values())
+    yield from ("## Parameters of many routes", "", *table(("parameter", "values", ""), common))
+    yield from ("## Fields of many answers", "", *table(("field", "type", ""), shared))
     for name, operation in operations:
-        parameters = [_row(one) for one in operation.get("parameters", ())]
-        many = [row[0] for row in parameters if row in common]
-        own = [row for row in parameters if row not in common]
         words = [f"{operation['summary']}.", operation.get("description", "")]
         yield from (f"## `{name}`", "", " ".join(words), "")
         if operation.get("deprecated"):
             continue
-        if own:
+        if own := [row for row in parameters[name] if row not in common]:
             yield from table(("parameter", "values", ""), own)
-        if many:
-            yield from (f"Also {', '.join(many)}.", "")
+        yield from also(row[0] for row in parameters[name] if row in common)
+        if own := [row for row in fields[name] if row not in shared]:
+            yield from table(("response field", "type", ""), own)
+        yield from also(row[0] for row in fields[name] if row in shared and "." not in row[0])
         answer = operation["responses"]["200"].get("content", {})
-        schema = answer.get("application/json", {}).get("schema")
-        if schema:
-            yield from table(("response field", "type", ""), _members(schema, document))
         if "image/png" in answer:
             yield from (f"PNG: {answer['image/png']['schema']['description']}", "")
+
+
+def _fields(operation: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The rows of an operation's answer in JSON."""
+    answer = operation["responses"]["200"].get("content", {})
+    schema = answer.get("application/json", {}).get("schema")
+    return _members(schema, document) if schema else []
 
 
 def _options(schema: dict[str, Any]) -> list[dict[str, Any]]:
@@ -130,18 +134,18 @@ def describe_commands() -> Iterator[str]:
 
 def _commands(command: Any, name: str) -> Iterator[str]:
     leaves = dict(_leaves(command, name))
-    used = Counter(row for leaf in leaves.values() for row in map(_option, leaf.params))
-    common = [row for row, count in used.items() if count >= COMMON]
+    common = find_shared(map(_option, leaf.params) for leaf in leaves.values())
     head = ("option", "default", "")
     if common:
         yield from (f"## Options of many commands of `{name}`", "", *table(head, common))
     for title, leaf in leaves.items():
         yield from (f"## `{title}`", "", (leaf.help or "").split("\f")[0], "")
+        if leaf.deprecated:
+            continue
         rows = [_option(one) for one in leaf.params]
         if own := [row for row in rows if row not in common]:
             yield from table(head, own)
-        if many := [row[0] for row in rows if row in common]:
-            yield from (f"Also {', '.join(many)}.", "")
+        yield from also(row[0] for row in rows if row in common)
 
 
 def _leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:

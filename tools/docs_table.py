@@ -1,8 +1,25 @@
-"""Tables in Markdown."""
+"""Tables in Markdown, and what many of them share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from typing import TypeVar
+
+_MANY = 4
+_Row = TypeVar("_Row", bound=Hashable)
+
+
+def find_shared(lists: Iterable[Iterable[_Row]]) -> list[_Row]:
+    """The rows that four lists or more have, in the order of their first list."""
+    used = Counter(row for rows in lists for row in dict.fromkeys(rows))
+    return [row for row, count in used.items() if count >= _MANY]
+
+
+def also(names: Iterable[str]) -> Iterator[str]:
+    """A line with what is described elsewhere, or none."""
+    if shown := ", ".join(names):
+        yield from (f"Also {shown}.", "")
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:

@@ -1541,7 +1541,7 @@ class CapsNetMethods:
         """Show a model's manifest, with its pose dimensions in words.
 
         Args:
-            name: name
+            name: a bundle of `GET /models`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return self._send(
@@ -1554,7 +1554,7 @@ class CapsNetMethods:
         Each number is defined in the documentation, on the page "Health of a network".
 
         Args:
-            name: name
+            name: a bundle of `GET /models`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return self._send(
@@ -1567,7 +1567,7 @@ class CapsNetMethods:
         They are the bundle's own or, where it has none, those of its data set.
 
         Args:
-            name: name
+            name: a bundle of `GET /models`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return self._send(
@@ -1580,8 +1580,8 @@ class CapsNetMethods:
         """Get a sample image of a model.
 
         Args:
-            name: name
-            file: file
+            name: a bundle of `GET /models`.
+            file: a file of `/models/{name}/samples`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return self._send(
@@ -2352,7 +2352,7 @@ class AsyncCapsNetMethods:
         """Show a model's manifest, with its pose dimensions in words.
 
         Args:
-            name: name
+            name: a bundle of `GET /models`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return await self._send(
@@ -2365,7 +2365,7 @@ class AsyncCapsNetMethods:
         Each number is defined in the documentation, on the page "Health of a network".
 
         Args:
-            name: name
+            name: a bundle of `GET /models`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return await self._send(
@@ -2378,7 +2378,7 @@ class AsyncCapsNetMethods:
         They are the bundle's own or, where it has none, those of its data set.
 
         Args:
-            name: name
+            name: a bundle of `GET /models`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return await self._send(
@@ -2393,8 +2393,8 @@ class AsyncCapsNetMethods:
         """Get a sample image of a model.
 
         Args:
-            name: name
-            file: file
+            name: a bundle of `GET /models`.
+            file: a file of `/models/{name}/samples`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return await self._send(
@@ -2965,7 +2965,7 @@ class DrawingsMethods:
         Each number is defined in the documentation, on the page "Health of a network".
 
         Args:
-            name: name
+            name: a bundle of `GET /models`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return self._send(
@@ -3520,7 +3520,7 @@ class AsyncDrawingsMethods:
         Each number is defined in the documentation, on the page "Health of a network".
 
         Args:
-            name: name
+            name: a bundle of `GET /models`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return await self._send(

@@ -88,7 +88,7 @@ class HealthAnswer(ModelAnswer):
 class ModelPath(Query):
     """The parameters of `/models/{name}`."""
 
-    name: str = Field(examples=["mnist"])
+    name: str = Field(description="A bundle of `GET /models`.", examples=["mnist"])
 
 
 async def list_models(request: Request) -> ModelsAnswer:

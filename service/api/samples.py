@@ -31,7 +31,7 @@ class SampleQuery(Query):
 class SampleFileQuery(ModelPath):
     """The parameters of `/models/{name}/samples/{file}`."""
 
-    file: str = Field(examples=["7.png"])
+    file: str = Field(description="A file of `/models/{name}/samples`.", examples=["7.png"])
 
 
 class SampleReport(Part):

@@ -31,7 +31,9 @@ _SOURCE = "127.0.0.77"
 def faults_of(load: Outcome) -> list[str]:
     """What an overloaded service may not do."""
     found = [f"{load.wrong} wrong answers"] if load.wrong else []
-    found += [f"{load.failures} lost"] if load.failures else []
+    if load.failures:
+        reasons = ", ".join(f"{count} {why}" for why, count in load.missed.items())
+        found.append(f"{load.failures} lost of {reasons}")
     odd = {int(status) for status in load.statuses} - HONEST - {200, 429}
     return found + [f"{load.statuses[str(status)]} x {status}" for status in sorted(odd)]
 
