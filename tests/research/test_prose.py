@@ -19,7 +19,7 @@ from research.tables import ROWS, TABLES
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (
-    *(DOCS / "explanation" / f"{name}.md" for name in ("capsules", "choose", "families", "views")),
+    *(DOCS / "explanation" / f"{name}.md" for name in ("capsules", "families", "views")),
     ROOT / "README.md",
     ROOT / "research" / "results.md",
 )
@@ -30,7 +30,6 @@ PAPERS = {
     "5.27": "DeepCaps, Fashion-MNIST, seven networks",
     "5.54": "DeepCaps, Fashion-MNIST, one network",
 }
-PICTURES = {"2.5": "of the 2,000 pairs that docs/pictures/segmentation.png was chosen from"}
 
 
 def rounded(percent: float) -> set[str]:
@@ -40,9 +39,9 @@ def rounded(percent: float) -> set[str]:
 
 @pytest.fixture
 def known() -> set[str]:
-    """All errors on record, and figures of papers and pictures."""
+    """All errors on record, and figures of papers."""
     register()
-    figures = {*PAPERS, *PICTURES}
+    figures = set(PAPERS)
     results = read_results(DOCS / "results.json")
     for row in ROWS.values():
         if own := of_row(row, results):
