@@ -136,6 +136,8 @@ def _commands(command: Any, name: str) -> Iterator[str]:
     leaves = dict(_leaves(command, name))
     common = find_shared(map(_option, leaf.params) for leaf in leaves.values())
     head = ("option", "default", "")
+    if before := [_option(one) for one in command.params if "completion" not in str(one.name)]:
+        yield from (f"## Options of `{name}` before a command", "", *table(head, before))
     if common:
         yield from (f"## Options of many commands of `{name}`", "", *table(head, common))
     for title, leaf in leaves.items():
