@@ -120,6 +120,8 @@ class Connection(asyncio.Protocol):
         self.answered = 0
         self._body = b""
         self._retry_after_s = 0.0
+        self._early_status = 0
+        """That of an answer which came before a request, as where there is no room."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep what requests are written to."""
@@ -127,6 +129,10 @@ class Connection(asyncio.Protocol):
 
     def send(self, turn: Turn) -> None:
         """Send a request."""
+        if self._early_status:
+            status, self._early_status = self._early_status, 0
+            self._generator.answer(self, turn, status, self._body, self._retry_after_s)
+            return
         self.turn, self._body, self._retry_after_s = turn, b"", 0.0
         if self._transport is None:
             self._generator.lose(self, turn, CLOSED)
@@ -154,12 +160,13 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """Report the answer."""
         turn, self.turn = self.turn, None
-        if turn is None:
-            return
-        self.answered += 1
         if not self._parser.should_keep_alive():
             self.close()
         status = self._parser.get_status_code()
+        if turn is None:
+            self._early_status = status
+            return
+        self.answered += 1
         self._generator.answer(self, turn, status, self._body, self._retry_after_s)
 
     def connection_lost(self, _error: Exception | None) -> None:
