@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from ipaddress import ip_address
 from typing import Any
 
@@ -32,6 +33,8 @@ _LONG_HEAD = "the head of the request is too long"
 _PIECE_BYTES = 16_384
 """The parser gets this many bytes at once, which bounds the pipelined requests that wait."""
 _MAX_ADDRESSES_BYTES = 500
+LINGER_S, LINGER_BYTES = 1.0, 1_000_000
+"""After a refusal, this is read and dropped: a client that sends on can still read the refusal."""
 _MOMENT_S = 0.2
 """A client that has just connected may take this long to send its request while the server ends."""
 
@@ -83,7 +86,9 @@ class Http1(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None
         """What is being answered: `self.cycle` is the newest request."""
         self._refusal: bytes | None = None
-        """The last answer: nothing is read any more."""
+        """The last answer: what arrives after it is dropped."""
+        self._droppable_bytes = math.inf
+        self._linger_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request, if there is room for one more connection."""
@@ -100,6 +105,8 @@ class Http1(HttpToolsProtocol):
         """Wait for nothing."""
         self._stop_timer()
         self._stop_write_timer()
+        if self._linger_timer:
+            self._linger_timer.cancel()
         self._unset_keepalive_if_required()
         self.pipeline.clear()
         self._unparsed = b""
@@ -112,6 +119,11 @@ class Http1(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes. While requests wait for their turn, read no more."""
+        if self._refusal:
+            self._droppable_bytes -= len(data)
+            if self._droppable_bytes < 0:
+                self._close(b"")
+            return
         self._unparsed += data
         self._parse()
         if self._unparsed:
@@ -300,9 +312,19 @@ class Http1(HttpToolsProtocol):
         self._close(b"" if answered else self._refusal)
 
     def _close(self, answer: bytes) -> None:
-        if not self.transport.is_closing():
+        """End the connection, or with an answer only its sending side, and then the rest.
+
+        A connection that is closed while its client sends is reset: the client may see that error
+        in place of the answer.
+        """
+        if answer and not self.transport.is_closing():
             self.transport.write(answer)
-            self.transport.close()
+            self.transport.write_eof()
+            self._droppable_bytes = LINGER_BYTES
+            self.flow.resume_reading()
+            self._linger_timer = self.loop.call_later(LINGER_S, self._close, b"")
+            return
+        self.transport.close()
         self._start_write_timer()
 
 

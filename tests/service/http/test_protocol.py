@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -428,3 +429,42 @@ def test_connections_count_in_the_budget() -> None:
 
     assert [503, 200] == asyncio.run(ask())
     assert 0 == budget.held_bytes
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_refusal_reaches_a_client_that_still_sends(parts: int) -> None:
+    """It may send its request after the answer, in several parts, and then read."""
+
+    async def ask() -> list[int]:
+        async with connected(budget=Budget(CONNECTION_BYTES)) as (_server, _reader, writer):
+            return await asyncio.to_thread(send_late, writer.get_extra_info("peername"))
+
+    def send_late(address: tuple[str, int]) -> list[int]:
+        with socket.create_connection(address, timeout=10) as client:
+            for _ in range(parts):
+                time.sleep(0.1)
+                client.sendall(b"x" * 1_000)
+            answer = b""
+            while some := client.recv(1_000):
+                answer += some
+            return statuses(answer)
+
+    assert [503] == asyncio.run(ask())
+
+
+def test_a_refused_client_that_sends_on_and_on_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a moment, however much it sends."""
+    monkeypatch.setattr("service.http.protocol.LINGER_S", 0.3)
+
+    async def ask() -> None:
+        async with connected(budget=Budget(CONNECTION_BYTES)) as (server, _reader, writer):
+            _reader, refused = await asyncio.open_connection(*writer.get_extra_info("peername"))
+            with suppress(ConnectionError):
+                for _ in range(1_000):
+                    refused.write(b"x" * 100)
+                    await refused.drain()
+                    await asyncio.sleep(0.01)
+            assert refused.is_closing()
+            await until(lambda: 1 == len(server.server_state.connections))
+
+    asyncio.run(ask())
