@@ -154,7 +154,7 @@ def routing_off(
     data_dir: DataDir = _DATA,
     bundles: Bundles = _BUNDLES,
 ) -> None:
-    """Replace the couplings of bundles on whole test splits, and write the page.
+    """Replace the couplings of bundles on test splits, and write the page.
 
     Bundles with the same weights as in an earlier measurement are skipped. Each read of a test
     split goes on record. For a bundle's folder, the table is printed and no tracked file changes.

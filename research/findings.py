@@ -24,8 +24,8 @@ HEADINGS = {
 """The verdicts in the order of the page: evidence against capsules comes first."""
 
 
-UNNOTICED = "may be unnoticed, points"
-HEAD = ("network", "control", "errors, %", "difference, points", "seeds", UNNOTICED, "remark")
+LARGEST = "largest allowed, points"
+HEAD = ("network", "control", "errors, %", "difference, points", "seeds", LARGEST, "remark")
 """The columns of a table of findings."""
 
 
@@ -90,8 +90,8 @@ def _rule(count: int, *, has_bounds: bool) -> str:
     text = (
         "A finding compares capsules, or their routing, with a control by one rule: *more* or "
         "*fewer* errors if the 95 % interval of the difference lies above or below zero. Otherwise "
-        "nothing is decided, and the row says how large a difference may be unnoticed, also "
-        "as a share of the control's errors. "
+        "nothing is decided, and the row gives the largest difference that the interval still "
+        "allows, in points and as a share of the control's errors. "
         f"{count} comparisons are not corrected for their number: one in twenty intervals excludes "
         "zero by chance. Evidence against capsules comes first."
     )

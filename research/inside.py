@@ -73,7 +73,7 @@ def health_table(bundles: Sequence[Bundle]) -> str:
         "polarisation",
         f"[spread]({page}#spread-of-couplings) in a class, between",
         f"[parse trees]({page}#parse-trees)",
-        f"[x and -x]({page}#x-and-x-told-apart)",
+        f"[change of sign]({page}#change-of-sign)",
         "[pose, PCA](explanation/confidence.md#what-a-pose-explains)",
         f"[effective dimensions]({page}#effective-dimensions)",
     )

@@ -116,8 +116,10 @@ def write_table(table: Table, results: Sequence[Result]) -> Iterator[str]:
         yield lines(headings, rows)
     if differences := list(_differences(table, results)):
         yield lines(("difference", "of", "points"), differences)
-    if missing := list(_missing(table, results)):
+    if missing := list(_missing(table, results, stale=False)):
         yield f"Not run yet: {'; '.join(missing)}."
+    if missing := list(_missing(table, results, stale=True)):
+        yield f"To be run again: {'; '.join(missing)}."
 
 
 def _title(row: Row, own: Sequence[Result]) -> str:
@@ -139,11 +141,20 @@ def _differences(table: Table, results: Sequence[Result]) -> Iterator[tuple[str,
                 yield titles, heading, str(found)
 
 
-def _missing(table: Table, results: Sequence[Result]) -> Iterator[str]:
-    """The rows of a table that have seeds without a result of today's recipe, by seeds."""
+def _missing(table: Table, results: Sequence[Result], *, stale: bool) -> Iterator[str]:
+    """The rows of a table that have seeds without a result of today's recipe, by seeds.
+
+    Args:
+        table: whose.
+        results: all.
+        stale: whether rows with results of an earlier recipe are meant, or all other rows.
+    """
     rows: dict[str, list[str]] = {}
     for row in table.rows:
-        done = {one.seed for one in of_row(row, results) if not is_stale(row, one)}
+        own = of_row(row, results)
+        if any(is_stale(row, one) for one in own) != stale:
+            continue
+        done = {one.seed for one in own if not is_stale(row, one)}
         if seeds := ", ".join(str(seed) for seed in row.seeds if seed not in done):
             rows.setdefault(seeds, []).append(f"`{row.name}`")
     for seeds, names in rows.items():

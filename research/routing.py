@@ -1,4 +1,4 @@
-"""Does routing matter? Bundles answer whole test splits with other couplings, all else the same.
+"""Does routing matter? Bundles answer test splits with other couplings, all else the same.
 
 `model.views.routing_off` computes presence again with uniform couplings, with those of one
 iteration and without the coupling bias. Here are added the couplings of another image of the same

@@ -124,11 +124,10 @@ def test_bibtex_and_citation_file_say_the_same() -> None:
 
 
 def test_errors_in_the_readme_are_those_of_the_manifests() -> None:
-    """Every bundle that ships is in the table, with its interval and the mean over its seeds."""
+    """Every bundle that ships is in the table, with its interval."""
     row = re.compile(r"^\| `([\w-]+)` \| .*? \| (\d.*?) %? \((.*?) to (.*?)\)", re.MULTILINE)
     said = {name: tuple(map(float, errors)) for name, *errors in row.findall(read("README.md"))}
-    means = dict(re.findall(r"^\| `([\w-]+)` .*? seeds (\S+) %", read("README.md"), re.MULTILINE))
-    expected, of_seeds = {}, {}
+    expected = {}
     for path in sorted((ROOT / "model" / "bundles").glob(f"*/{MANIFEST}")):
         manifest = json.loads(path.read_text())
         interval = [round(value, 2) for value in manifest["metrics"]["interval_percent"]]
@@ -136,9 +135,7 @@ def test_errors_in_the_readme_are_those_of_the_manifests() -> None:
             round(manifest["metrics"]["test_error_percent"], 2),
             *interval,
         )
-        if seeds := manifest["metrics"].get("seeds"):
-            of_seeds[manifest["name"]] = f"{seeds['mean_percent']:.2f}"
-    assert (expected, of_seeds) == (said, means)
+    assert expected == said
 
 
 def test_the_answer_in_the_readme_is_that_of_the_bundle() -> None:

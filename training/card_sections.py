@@ -95,7 +95,7 @@ def describe_health(bundle: Bundle) -> Iterator[str]:
         link("entropy", "entropy-and-polarisation"),
     )
     spread, trees = link("spread", "spread-of-couplings"), link("parse trees", "parse-trees")
-    negated = link("change their sign", "x-and-x-told-apart")
+    negated = link("change their sign", "change-of-sign")
     dims = link("effective dimensions", "effective-dimensions")
     signs, changed = "", health.negated_changed_percent
     if changed is not None:

@@ -72,7 +72,7 @@ function sentence({ class_name: name, length, labels, probability }) {
   const answer = labels ? anyOf(labels.map((one) => one.class_name)) : name;
   const unsure = labels?.length > 1;
   const figures = `${unsure ? `${name}: ` : ""}${presence} ${length.toFixed(2)}${sure}`;
-  const meaning = `For ${Math.round(100 * COVERAGE)} % of images like the training images, a set of classes chosen in this way contains the true class.`;
+  const meaning = `The names above are a set of classes. For ${Math.round(100 * COVERAGE)} % of images like the training images, such a set contains the true class.`;
   const lines = [figures, ...(unsure ? [meaning] : [])].map((line) => make("span", { class: "quiet" }, line));
   return [make("strong", {}, answer), " ", ...lines];
 }

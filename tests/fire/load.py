@@ -126,7 +126,7 @@ def overload(
                 faults.append(f"{found.rate:.0f} right answers a second, not {aim:.0f}")
             if memory and after > MAX_MEMORY * before:
                 faults.append(f"memory {before:.0f} to {after:.0f} MiB")
-            _add(table, f"constant rate, {factor:g} times that", found, after, faults)
+            _add(table, f"constant rate, {factor:g} times the first row", found, after, faults)
     return table
 
 

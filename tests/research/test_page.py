@@ -54,7 +54,7 @@ def test_rows_of_another_recipe_are_stale(results: list[Result], tmp_path: Path)
     assert f"| {title} (**{STALE}**) |" in text
     assert f"less **{title}**" not in text
     assert f"| {title} |" not in text
-    assert "`two-1` (seeds 1, 2, 3)" in text
+    assert "To be run again: `two-1` (seeds 1, 2, 3)." in text
     own = recipe_digest(ROWS[name])
     current = [replace(one, recipe=own) if one.row == name else one for one in results]
     assert write(results, tmp_path) == write(current, tmp_path)
