@@ -40,11 +40,11 @@ def load(
     """Load a shipped bundle by its name, or any other bundle by its folder.
 
     Args:
-        name: `mnist`, or a folder that `training export` wrote.
+        name: a shipped bundle, such as `mnist`, or a folder that `export` or `import` wrote.
         device: `cuda` fails rather than falling back; `auto` takes CUDA where it works.
         threads: the threads of one inference on the CPU; by default the CPU quota of this process.
-        precision: the precision of the encoder's convolutions on the CPU; `int8` is faster and less
-            exact.
+        precision: the precision of the encoder's convolutions on the CPU; `int8` is less exact, and
+            faster for most bundles.
 
     Raises:
         model.bundle.BundleError: there is no such bundle, or it is incomplete or altered.

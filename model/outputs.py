@@ -33,11 +33,11 @@ def _shapes(arrays: Any) -> str:
 
 
 class ClassTrace(NamedTuple, Generic[A]):
-    """The routing between the last layer of N images and their class capsules."""
+    """The routing from the input capsules of the last layer to the class capsules, for N images."""
 
     couplings: A
     """The couplings (N, R, K, I): the softmax of the logits over K. Self-attention adds B. For EM
-    routing they are assignments; a vote weighs coupling times `input_presence`."""
+    routing they are assignments; the weight of a vote is its coupling times `input_presence`."""
     logits: A
     """The logits b, (N, R, K, I)."""
     presence: A

@@ -266,7 +266,7 @@ def check_views(
 ) -> None:
     """Randomise the weights of bundles layer by layer, and say which views do not change.
 
-    Only held-out training images are read. At the end, the page is written.
+    Only the last training images are read. At the end, the page is written.
     """
     sanity.measure_all(
         names, bundles=bundles, docs_dir=docs_dir, data_dir=data_dir, say=console.print

@@ -97,8 +97,8 @@ def _rule(count: int, *, has_bounds: bool) -> str:
     )
     if has_bounds:
         text += (
-            f" {BOUND} marks older rows that did not keep which images were wrong: their interval "
-            "is too wide."
+            f" {BOUND} marks older rows without a record of which images were wrong: their "
+            "interval is too wide."
         )
     return text
 

@@ -414,7 +414,10 @@ def analyse(
         bool, typer.Option("--neighbours", help="Only add the training images of /neighbours.")
     ] = False,
 ) -> None:
-    """Analyse what is inside a bundle, on held-out images; `export` does this too."""
+    """Analyse what is inside a bundle, on the images that `train` holds out without `--final`.
+
+    `export` does this too.
+    """
     from training.analysis.bundle import analyse as analysed  # noqa: PLC0415  as above
     from training.analysis.bundle import analyse_neighbours  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
@@ -437,7 +440,7 @@ def analyse(
 
 @app.command()
 def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
-    """Measure the health of the capsules on held-out images; `analyse` does this too."""
+    """Measure the health of the capsules on the images of `analyse`, which does this too."""
     from training.analysis.bundle import analyse_health  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
     from training.evaluate import validation_examples  # noqa: PLC0415  as above
@@ -450,7 +453,7 @@ def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = 
 
 @app.command()
 def eight_bits(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
-    """Add an encoder in 8 bits, and measure it on held-out images; `analyse` does this too."""
+    """Add an encoder in 8 bits, and measure it on the images of `analyse`, which does this too."""
     from training.analysis.bundle import analyse_eight_bits  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
 
@@ -467,7 +470,7 @@ def figure(
     columns: Annotated[int, typer.Option(min=1, help="Number of pairs to show.")] = 10,
     data_dir: DataDir = _DATA,
 ) -> None:
-    """Draw how a bundle separates held-out pairs of digits."""
+    """Draw how a bundle separates pairs of the last training digits."""
     from model.runtime import Runtime  # noqa: PLC0415  training itself needs no onnx
     from training.evaluate import validation_examples  # noqa: PLC0415
     from training.figures import draw_segmentation  # noqa: PLC0415

@@ -104,7 +104,7 @@ column, the others unchanged (Sabour 2017, figure 4).
 ![every pose dimension moved from -0.25 to 0.25]({file})"""
 _ROUTING = """## Routing
 
-How much each iteration changes, on average over held-out images, classes and capsules. The network
+How much each iteration changes, on average over training images, classes and capsules. The network
 was trained with {iterations}; where the curves do not fall, more iterations would not settle.
 
 ![mean change by routing iteration]({file})"""

@@ -38,8 +38,8 @@ from training.graphs import ExportError
 CALIBRATION_IMAGES = 256
 """The training images on which the ranges of activations are found."""
 PERCENTILE = 99.99
-"""The percentage of activations that the range holds; the few beyond it are clipped. On held-out
-digits presences move half as much as with the full range."""
+"""The percentage of activations that the range holds; the few beyond it are clipped. On the last
+training digits, presences move half as much as with the full range."""
 TOLERANCE = 0.02
 """The largest difference in presence of a graph with integer products from the same rounding with
 float32 products. Sums between two steps may be rounded to either: by that, presences of `cifar10`
@@ -104,7 +104,7 @@ def quantise(bundle: Bundle, images: NDArray[np.uint8]) -> EightBitGraph | None:
 
 
 def measure(bundle: Bundle, graph: EightBitGraph, held_out: Labelled) -> dict[str, Any]:
-    """Measure what 8 bits do to answers and presence on held-out images.
+    """Measure what 8 bits do to answers and presence on the last training images.
 
     Raises:
         ExportError: this processor does not compute what the graph says.

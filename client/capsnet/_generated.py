@@ -465,7 +465,7 @@ class ModelsAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HealthAnswer(Answer):
-    """The health of the capsules of a model, measured on held-out training images."""
+    """The health of the capsules of a model, measured on training images."""
 
     model: str
     version: str
@@ -850,7 +850,7 @@ class CapsNetMethods:
     ) -> Any:
         """Classify images by the lengths of the class capsules.
 
-        The answer has an entry for each image, in order. If one of several images cannot be
+        For several images, the answer has an entry for each, in order. If one of them cannot be
         read, its entry has a `problem` in place of the prediction.
 
         Args:
@@ -865,7 +865,8 @@ class CapsNetMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -914,7 +915,8 @@ class CapsNetMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -951,12 +953,13 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -990,12 +993,13 @@ class CapsNetMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, counted from 0.
             delta: the change of this dimension, in the paper -0.25 to 0.25.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1067,12 +1071,13 @@ class CapsNetMethods:
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
             step: distance between two deltas; by default `0.05`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1115,12 +1120,13 @@ class CapsNetMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1153,20 +1159,21 @@ class CapsNetMethods:
     ) -> RoutingOffAnswer:
         """Ask again with routing switched off.
 
-        The presence is computed from the same votes with uniform couplings, after one iteration,
-        and without the coupling bias, if the network has iterations and a bias. Only the routing
-        of the last layer is switched off. If the answer changes, it depended on routing. A
-        network that is trained without routing may still be correct.
+        The presence is computed from the same votes in up to three variants: with uniform
+        couplings; after one iteration, if the network iterates; without the coupling bias, if it
+        has one. Only the routing of the last layer is switched off. If the answer changes, it
+        depended on routing. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1211,12 +1218,13 @@ class CapsNetMethods:
                 factor; by default -6, -60 or 0.6.
             stop: the last value, above `start`; by default 6, 60 or 1.4.
             steps: number of images, both ends included; by default `13`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1256,9 +1264,10 @@ class CapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding the image changes the value in this network. It does not show what the
-        class consists of. A patch adds edges that no training image had. If two strokes give the
-        same evidence, hiding one of them may change nothing.
+        shows where hiding a part of the image changes the presence, or the dimension `dim` of
+        the pose. It does not show what the class consists of. A patch adds edges that no
+        training image had. If two strokes give the same evidence, hiding one of them may change
+        nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1268,12 +1277,13 @@ class CapsNetMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1311,14 +1321,16 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` returns the
-                classes whose capsules are long and explain enough of the image that longer
-                capsules do not explain. It may return none; by default `2`.
+            count: number of classes to return, longest capsules first. `auto` goes through the
+                classes in this order. It returns a class if its capsule is long and explains
+                enough of what the classes returned before it left unexplained. It may return
+                none; by default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1356,7 +1368,8 @@ class CapsNetMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1387,7 +1400,7 @@ class CapsNetMethods:
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
         frame is encoded again. If its presence is low, the encoder does not recognise what the
-        decoder draws. No training image is known to lie on the way.
+        decoder draws. It is not known whether poses of training images lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1395,12 +1408,13 @@ class CapsNetMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: number of frames, both ends included; by default `9`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1443,12 +1457,13 @@ class CapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of training images, the nearest first; by default `6`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1475,8 +1490,8 @@ class CapsNetMethods:
         """Get a sample image of a class.
 
         Args:
-            label: label
-            dataset: as in a manifest; by default `"mnist"`.
+            label: the class of the sample.
+            dataset: the data set of the sample; by default `"mnist"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return self._send(
@@ -1515,7 +1530,8 @@ class CapsNetMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1661,7 +1677,7 @@ class AsyncCapsNetMethods:
     ) -> Any:
         """Classify images by the lengths of the class capsules.
 
-        The answer has an entry for each image, in order. If one of several images cannot be
+        For several images, the answer has an entry for each, in order. If one of them cannot be
         read, its entry has a `problem` in place of the prediction.
 
         Args:
@@ -1676,7 +1692,8 @@ class AsyncCapsNetMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1725,7 +1742,8 @@ class AsyncCapsNetMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1762,12 +1780,13 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1801,12 +1820,13 @@ class AsyncCapsNetMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, counted from 0.
             delta: the change of this dimension, in the paper -0.25 to 0.25.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1878,12 +1898,13 @@ class AsyncCapsNetMethods:
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
             step: distance between two deltas; by default `0.05`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1926,12 +1947,13 @@ class AsyncCapsNetMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1964,20 +1986,21 @@ class AsyncCapsNetMethods:
     ) -> RoutingOffAnswer:
         """Ask again with routing switched off.
 
-        The presence is computed from the same votes with uniform couplings, after one iteration,
-        and without the coupling bias, if the network has iterations and a bias. Only the routing
-        of the last layer is switched off. If the answer changes, it depended on routing. A
-        network that is trained without routing may still be correct.
+        The presence is computed from the same votes in up to three variants: with uniform
+        couplings; after one iteration, if the network iterates; without the coupling bias, if it
+        has one. Only the routing of the last layer is switched off. If the answer changes, it
+        depended on routing. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2022,12 +2045,13 @@ class AsyncCapsNetMethods:
                 factor; by default -6, -60 or 0.6.
             stop: the last value, above `start`; by default 6, 60 or 1.4.
             steps: number of images, both ends included; by default `13`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2067,9 +2091,10 @@ class AsyncCapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding the image changes the value in this network. It does not show what the
-        class consists of. A patch adds edges that no training image had. If two strokes give the
-        same evidence, hiding one of them may change nothing.
+        shows where hiding a part of the image changes the presence, or the dimension `dim` of
+        the pose. It does not show what the class consists of. A patch adds edges that no
+        training image had. If two strokes give the same evidence, hiding one of them may change
+        nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2079,12 +2104,13 @@ class AsyncCapsNetMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2122,14 +2148,16 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` returns the
-                classes whose capsules are long and explain enough of the image that longer
-                capsules do not explain. It may return none; by default `2`.
+            count: number of classes to return, longest capsules first. `auto` goes through the
+                classes in this order. It returns a class if its capsule is long and explains
+                enough of what the classes returned before it left unexplained. It may return
+                none; by default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2167,7 +2195,8 @@ class AsyncCapsNetMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2198,7 +2227,7 @@ class AsyncCapsNetMethods:
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
         frame is encoded again. If its presence is low, the encoder does not recognise what the
-        decoder draws. No training image is known to lie on the way.
+        decoder draws. It is not known whether poses of training images lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2206,12 +2235,13 @@ class AsyncCapsNetMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: number of frames, both ends included; by default `9`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2254,12 +2284,13 @@ class AsyncCapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of training images, the nearest first; by default `6`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2286,8 +2317,8 @@ class AsyncCapsNetMethods:
         """Get a sample image of a class.
 
         Args:
-            label: label
-            dataset: as in a manifest; by default `"mnist"`.
+            label: the class of the sample.
+            dataset: the data set of the sample; by default `"mnist"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
         return await self._send(
@@ -2326,7 +2357,8 @@ class AsyncCapsNetMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2441,12 +2473,13 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2480,12 +2513,13 @@ class DrawingsMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, counted from 0.
             delta: the change of this dimension, in the paper -0.25 to 0.25.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2557,12 +2591,13 @@ class DrawingsMethods:
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
             step: distance between two deltas; by default `0.05`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2605,12 +2640,13 @@ class DrawingsMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2643,20 +2679,21 @@ class DrawingsMethods:
     ) -> Image.Image:
         """Ask again with routing switched off.
 
-        The presence is computed from the same votes with uniform couplings, after one iteration,
-        and without the coupling bias, if the network has iterations and a bias. Only the routing
-        of the last layer is switched off. If the answer changes, it depended on routing. A
-        network that is trained without routing may still be correct.
+        The presence is computed from the same votes in up to three variants: with uniform
+        couplings; after one iteration, if the network iterates; without the coupling bias, if it
+        has one. Only the routing of the last layer is switched off. If the answer changes, it
+        depended on routing. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2701,12 +2738,13 @@ class DrawingsMethods:
                 factor; by default -6, -60 or 0.6.
             stop: the last value, above `start`; by default 6, 60 or 1.4.
             steps: number of images, both ends included; by default `13`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2746,9 +2784,10 @@ class DrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding the image changes the value in this network. It does not show what the
-        class consists of. A patch adds edges that no training image had. If two strokes give the
-        same evidence, hiding one of them may change nothing.
+        shows where hiding a part of the image changes the presence, or the dimension `dim` of
+        the pose. It does not show what the class consists of. A patch adds edges that no
+        training image had. If two strokes give the same evidence, hiding one of them may change
+        nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2758,12 +2797,13 @@ class DrawingsMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2801,14 +2841,16 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` returns the
-                classes whose capsules are long and explain enough of the image that longer
-                capsules do not explain. It may return none; by default `2`.
+            count: number of classes to return, longest capsules first. `auto` goes through the
+                classes in this order. It returns a class if its capsule is long and explains
+                enough of what the classes returned before it left unexplained. It may return
+                none; by default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2846,7 +2888,8 @@ class DrawingsMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2877,7 +2920,7 @@ class DrawingsMethods:
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
         frame is encoded again. If its presence is low, the encoder does not recognise what the
-        decoder draws. No training image is known to lie on the way.
+        decoder draws. It is not known whether poses of training images lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2885,12 +2928,13 @@ class DrawingsMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: number of frames, both ends included; by default `9`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2933,12 +2977,13 @@ class DrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of training images, the nearest first; by default `6`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2996,12 +3041,13 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3035,12 +3081,13 @@ class AsyncDrawingsMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, counted from 0.
             delta: the change of this dimension, in the paper -0.25 to 0.25.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3112,12 +3159,13 @@ class AsyncDrawingsMethods:
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
             step: distance between two deltas; by default `0.05`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3160,12 +3208,13 @@ class AsyncDrawingsMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3198,20 +3247,21 @@ class AsyncDrawingsMethods:
     ) -> Image.Image:
         """Ask again with routing switched off.
 
-        The presence is computed from the same votes with uniform couplings, after one iteration,
-        and without the coupling bias, if the network has iterations and a bias. Only the routing
-        of the last layer is switched off. If the answer changes, it depended on routing. A
-        network that is trained without routing may still be correct.
+        The presence is computed from the same votes in up to three variants: with uniform
+        couplings; after one iteration, if the network iterates; without the coupling bias, if it
+        has one. Only the routing of the last layer is switched off. If the answer changes, it
+        depended on routing. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3256,12 +3306,13 @@ class AsyncDrawingsMethods:
                 factor; by default -6, -60 or 0.6.
             stop: the last value, above `start`; by default 6, 60 or 1.4.
             steps: number of images, both ends included; by default `13`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3301,9 +3352,10 @@ class AsyncDrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding the image changes the value in this network. It does not show what the
-        class consists of. A patch adds edges that no training image had. If two strokes give the
-        same evidence, hiding one of them may change nothing.
+        shows where hiding a part of the image changes the presence, or the dimension `dim` of
+        the pose. It does not show what the class consists of. A patch adds edges that no
+        training image had. If two strokes give the same evidence, hiding one of them may change
+        nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3313,12 +3365,13 @@ class AsyncDrawingsMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3356,14 +3409,16 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` returns the
-                classes whose capsules are long and explain enough of the image that longer
-                capsules do not explain. It may return none; by default `2`.
+            count: number of classes to return, longest capsules first. `auto` goes through the
+                classes in this order. It returns a class if its capsule is long and explains
+                enough of what the classes returned before it left unexplained. It may return
+                none; by default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3401,7 +3456,8 @@ class AsyncDrawingsMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3432,7 +3488,7 @@ class AsyncDrawingsMethods:
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
         frame is encoded again. If its presence is low, the encoder does not recognise what the
-        decoder draws. No training image is known to lie on the way.
+        decoder draws. It is not known whether poses of training images lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3440,12 +3496,13 @@ class AsyncDrawingsMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: number of frames, both ends included; by default `9`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3488,12 +3545,13 @@ class AsyncDrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of training images, the nearest first; by default `6`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """

@@ -46,7 +46,7 @@ class CapsNet(CapsNetMethods):
     """A client that waits for its answers. Threads may share it; `with` closes its connections.
 
     If the service is busy (429, 503), the client waits for `Retry-After` and repeats the request,
-    within the deadline. It repeats no request after another error.
+    within the deadline. After any other error, it does not repeat the request.
 
     Args:
         url: address of the service; by default `CAPSNET_URL`, else http://localhost:8000.

@@ -171,8 +171,8 @@ class ClassifyAnswer(ModelAnswer):
 async def classify(net: Net, query: ClassifyQuery, *pictures: Prepared | Problem) -> ClassifyAnswer:
     """Classify images by the lengths of the class capsules.
 
-    The answer has an entry for each image, in order. If one of several images cannot be read, its
-    entry has a `problem` in place of the prediction.
+    For several images, the answer has an entry for each, in order. If one of them cannot be read,
+    its entry has a `problem` in place of the prediction.
     """
     prepared = [picture for picture in pictures if isinstance(picture, Prepared)]
     rows = await net.encode([picture.image for picture in prepared]) if prepared else ()

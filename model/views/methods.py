@@ -77,7 +77,7 @@ class ViewMethods:
     ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
         """Classify images by the lengths of the class capsules.
 
-        The answer has an entry for each image, in order. If one of several images cannot be
+        For several images, the answer has an entry for each, in order. If one of them cannot be
         read, its entry has a `problem` in place of the prediction.
 
         Args:
@@ -91,7 +91,8 @@ class ViewMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         return self._classify(
@@ -118,11 +119,12 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.reconstruct import VIEW  # noqa: PLC0415
@@ -146,11 +148,12 @@ class ViewMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, counted from 0.
             delta: the change of this dimension, in the paper -0.25 to 0.25.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.perturb import VIEW  # noqa: PLC0415
@@ -193,11 +196,12 @@ class ViewMethods:
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
             step: distance between two deltas; by default `0.05`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.sweep import VIEW  # noqa: PLC0415
@@ -233,11 +237,12 @@ class ViewMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.routing import VIEW  # noqa: PLC0415
@@ -256,19 +261,20 @@ class ViewMethods:
     ) -> RoutingOffAnswer:
         """Ask again with routing switched off.
 
-        The presence is computed from the same votes with uniform couplings, after one iteration,
-        and without the coupling bias, if the network has iterations and a bias. Only the routing
-        of the last layer is switched off. If the answer changes, it depended on routing. A
-        network that is trained without routing may still be correct.
+        The presence is computed from the same votes in up to three variants: with uniform
+        couplings; after one iteration, if the network iterates; without the coupling bias, if it
+        has one. Only the routing of the last layer is switched off. If the answer changes, it
+        depended on routing. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.routing_off import VIEW  # noqa: PLC0415
@@ -303,11 +309,12 @@ class ViewMethods:
                 factor; by default -6, -60 or 0.6.
             stop: the last value, above `start`; by default 6, 60 or 1.4.
             steps: number of images, both ends included; by default `13`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.equivariance import VIEW  # noqa: PLC0415
@@ -340,9 +347,10 @@ class ViewMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding the image changes the value in this network. It does not show what the
-        class consists of. A patch adds edges that no training image had. If two strokes give the
-        same evidence, hiding one of them may change nothing.
+        shows where hiding a part of the image changes the presence, or the dimension `dim` of
+        the pose. It does not show what the class consists of. A patch adds edges that no
+        training image had. If two strokes give the same evidence, hiding one of them may change
+        nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -352,11 +360,12 @@ class ViewMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.occlusion import VIEW  # noqa: PLC0415
@@ -387,13 +396,15 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` returns the
-                classes whose capsules are long and explain enough of the image that longer
-                capsules do not explain. It may return none; by default `2`.
+            count: number of classes to return, longest capsules first. `auto` goes through the
+                classes in this order. It returns a class if its capsule is long and explains
+                enough of what the classes returned before it left unexplained. It may return
+                none; by default `2`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.segment import VIEW  # noqa: PLC0415
@@ -420,7 +431,8 @@ class ViewMethods:
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.rivals import VIEW  # noqa: PLC0415
@@ -441,7 +453,7 @@ class ViewMethods:
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
         frame is encoded again. If its presence is low, the encoder does not recognise what the
-        decoder draws. No training image is known to lie on the way.
+        decoder draws. It is not known whether poses of training images lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -449,11 +461,12 @@ class ViewMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: number of frames, both ends included; by default `9`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.morph import VIEW  # noqa: PLC0415
@@ -484,11 +497,12 @@ class ViewMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of training images, the nearest first; by default `6`.
-            target: a label. The default is the longest capsule's.
+            target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
+                `none` if the size matches, else the rule `preprocess` of the model; by default
+                `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.neighbours import VIEW  # noqa: PLC0415

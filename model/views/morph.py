@@ -127,7 +127,7 @@ async def morph(net: Net, query: MorphQuery, first: Prepared, second: Prepared) 
 
     The direction of the pose follows the great circle, and its length changes linearly. Each frame
     is encoded again. If its presence is low, the encoder does not recognise what the decoder draws.
-    No training image is known to lie on the way.
+    It is not known whether poses of training images lie on the way.
     """
     rows = map(unwrap, await net.encode([first.image, second.image]))
     images = [Encoded(picture, *row) for picture, row in zip((first, second), rows, strict=True)]

@@ -209,9 +209,9 @@ async def occlusion(net: Net, query: OcclusionQuery, picture: Prepared) -> Occlu
     """Hide one patch of the image at a time and encode each result.
 
     For strokes the patch is black, and for photographs it has their mean colour. The map shows
-    where hiding the image changes the value in this network. It does not show what the class
-    consists of. A patch adds edges that no training image had. If two strokes give the same
-    evidence, hiding one of them may change nothing.
+    where hiding a part of the image changes the presence, or the dimension `dim` of the pose. It
+    does not show what the class consists of. A patch adds edges that no training image had. If two
+    strokes give the same evidence, hiding one of them may change nothing.
     """
     manifest, plan, image = net.manifest, query.plan(net.manifest), picture.image
     images = await net.aside(_hide, manifest, plan, image)

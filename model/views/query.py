@@ -64,7 +64,7 @@ class FitQuery(Query):
         description="`none` requires the network's size, or a larger one in `/classify` where "
         "`GET /models` says `any_size`; `stretch` scales the whole image; `crop` "
         "takes the centre; `digit` and `pair` find the strokes of one or two digits; `auto` is "
-        "`none` if the size matches, else the model's own rule.",
+        "`none` if the size matches, else the rule `preprocess` of the model.",
     )
     polarity: Polarity = Field(
         "auto",
@@ -83,7 +83,9 @@ class PictureQuery(FitQuery, ViewQuery):
 class TargetQuery(PictureQuery):
     """The parameters of every view of one class of an image."""
 
-    target: Index | None = Field(None, description="A label. The default is the longest capsule's.")
+    target: Index | None = Field(
+        None, description="The label of a class. The default is the class of the longest capsule."
+    )
 
     def check(self, manifest: Manifest) -> None:
         """Refuse a label that the network does not have."""

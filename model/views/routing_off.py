@@ -158,10 +158,10 @@ class RoutingOffAnswer(CapsuleAnswer):
 async def routing_off(net: Net, query: RoutingOffQuery, picture: Prepared) -> RoutingOffAnswer:
     """Ask again with routing switched off.
 
-    The presence is computed from the same votes with uniform couplings, after one iteration, and
-    without the coupling bias, if the network has iterations and a bias. Only the routing of the
-    last layer is switched off. If the answer changes, it depended on routing. A network that
-    is trained without routing may still be correct.
+    The presence is computed from the same votes in up to three variants: with uniform couplings;
+    after one iteration, if the network iterates; without the coupling bias, if it has one. Only the
+    routing of the last layer is switched off. If the answer changes, it depended on routing. A
+    network that is trained without routing may still be correct.
     """
     trace = (await net.trace(picture.image)).classes
     variants = await net.aside(_find_variants, net.manifest, trace)

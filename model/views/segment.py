@@ -122,9 +122,9 @@ class SegmentQuery(PictureQuery):
 
     count: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] | Literal["auto"] = Field(
         2,
-        description="Number of classes to return, longest capsules first. `auto` returns the "
-        "classes whose capsules are long and explain enough of the image that longer capsules do "
-        "not explain. It may return none.",
+        description="Number of classes to return, longest capsules first. `auto` goes through "
+        "the classes in this order. It returns a class if its capsule is long and explains enough "
+        "of what the classes returned before it left unexplained. It may return none.",
     )
     scale: Scale = 1
 

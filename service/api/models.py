@@ -66,7 +66,7 @@ class ModelsAnswer(BaseModel):
 
 
 class HealthAnswer(ModelAnswer):
-    """The health of the capsules of a model, measured on held-out training images."""
+    """The health of the capsules of a model, measured on training images."""
 
     images: str = Field(description="The images that it was measured on.")
     count: int = Field(description="The number of those images.")

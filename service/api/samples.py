@@ -24,8 +24,8 @@ Label = Annotated[int, Field(ge=0, le=9)]
 class SampleQuery(Query):
     """The parameters of `/samples/{label}.png`."""
 
-    label: Label = Field(examples=[7])
-    dataset: Dataset = Field("mnist", description="As in a manifest.")
+    label: Label = Field(description="The class of the sample.", examples=[7])
+    dataset: Dataset = Field("mnist", description="The data set of the sample.")
 
 
 class SampleFileQuery(ModelPath):

@@ -29,7 +29,7 @@ export async function drawHealth({ model }, wanted) {
 function readingsOf({ layer, polarisation, within_class: within }) {
   const last = polarisation.at(-1);
   return [
-    ...(last < HARDLY ? [`The couplings to ${layer} stay nearly uniform: each capsule serves all parents alike.`] : []),
+    ...(last < HARDLY ? [`The couplings to ${layer} stay nearly uniform: each capsule divides its votes evenly among the capsules of the next layer.`] : []),
     ...(within < HARDLY ? [`The couplings to ${layer} hardly differ between images of one class: this routing is close to a fixed average of the votes.`] : []),
   ];
 }
@@ -37,7 +37,7 @@ function readingsOf({ layer, polarisation, within_class: within }) {
 function couplings({ layer, entropy, polarisation, within_class: within, between_classes: between }) {
   const many = entropy.length > 1;
   const each = (name, values) => values.map((value, step) => measure(many ? `${name}, iteration ${step + 1}` : name, value));
-  return section(`Couplings to ${layer}`, "Entropy is 1 and polarisation 0 where a capsule serves all parents alike. A spread is a standard deviation, as a share of the mean coupling.", [
+  return section(`Couplings to ${layer}`, "Entropy is 1 and polarisation 0 where a capsule divides its votes evenly among the capsules of the next layer. A spread is a standard deviation, as a share of the mean coupling.", [
     ...each("entropy", entropy),
     ...each("polarisation", polarisation),
     measure("spread within a class", within),

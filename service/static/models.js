@@ -51,7 +51,7 @@ export function missing(model) {
     ...(offers(model, "decode") ? [] : ["no reconstruction", "no pose", "no sweep"]),
     ...(offers(model, "trace") ? [] : ["no routing"]),
   ];
-  return lacking.length ? `This network has ${lacking.join(", ")}.` : "";
+  return lacking.length ? `This network has ${lacking.join(", ").replace(/, (?=[^,]*$)/, " and ")}.` : "";
 }
 
 /** What the pose of a class explains of images, next to PCA, as a sentence; empty where that was not measured. */

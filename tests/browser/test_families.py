@@ -111,7 +111,7 @@ def test_what_a_network_does_not_offer_is_hidden(playground: Playground) -> None
     """One sentence says so, and the keyboard passes over it; another network brings it back."""
     page = playground.page
     choose(playground, "tiny-baseline")
-    sentence = "This network has no reconstruction, no pose, no sweep, no routing."
+    sentence = "This network has no reconstruction, no pose, no sweep and no routing."
     assert sentence == page.locator("#missing").inner_text()
     tabs = page.get_by_role("tablist", name="Views").get_by_role("tab")
     assert ["Equivariance", "Occlusion", "Compare"] == [

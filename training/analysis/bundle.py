@@ -1,6 +1,7 @@
 """Analyse a finished bundle, and write the findings to its manifest, card and figures.
 
-Everything is measured on held-out training images, never on a test split.
+Everything is measured on the training images that `train` holds out without `--final`, never on
+a test split. Here, they are called held-out images.
 """
 
 from __future__ import annotations

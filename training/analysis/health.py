@@ -1,4 +1,4 @@
-"""Measure the health of a network's capsules on held-out images, as their critics do.
+"""Measure the health of a network's capsules on training images, as their critics do.
 
 Axes: N images, R iterations, K classes (or parents), I input capsules, D numbers of a pose. With
 s_ki the softmax over k of the logits, capsule i's shares:
