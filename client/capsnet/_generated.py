@@ -862,11 +862,10 @@ class CapsNetMethods:
             coverage: adds the probability, and the set of labels that holds the true one with
                 this coverage, such as 0.95.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -912,11 +911,10 @@ class CapsNetMethods:
             coverage: adds the probability, and the set of labels that holds the true one with
                 this coverage, such as 0.95.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -955,11 +953,10 @@ class CapsNetMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -995,11 +992,10 @@ class CapsNetMethods:
             delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1073,11 +1069,10 @@ class CapsNetMethods:
             step: distance between two deltas; by default `0.05`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1122,11 +1117,10 @@ class CapsNetMethods:
                 layers; by default `True`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1169,11 +1163,10 @@ class CapsNetMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1220,11 +1213,10 @@ class CapsNetMethods:
             steps: number of images, both ends included; by default `13`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1279,11 +1271,10 @@ class CapsNetMethods:
             dim: the pose dimension to watch, counted from 0. The default is the presence.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1326,11 +1317,10 @@ class CapsNetMethods:
                 enough of what the classes returned before it left unexplained. It may return
                 none; by default `2`.
             model: a bundle for overlapping digits.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1365,11 +1355,10 @@ class CapsNetMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first; by default `10`.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1410,11 +1399,10 @@ class CapsNetMethods:
             steps: number of frames, both ends included; by default `9`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1459,11 +1447,10 @@ class CapsNetMethods:
             count: number of training images, the nearest first; by default `6`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1527,11 +1514,10 @@ class CapsNetMethods:
             dy: pixels by which the second digit lies below the first; by default `4`.
             scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
                 default `1`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1689,11 +1675,10 @@ class AsyncCapsNetMethods:
             coverage: adds the probability, and the set of labels that holds the true one with
                 this coverage, such as 0.95.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1739,11 +1724,10 @@ class AsyncCapsNetMethods:
             coverage: adds the probability, and the set of labels that holds the true one with
                 this coverage, such as 0.95.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1782,11 +1766,10 @@ class AsyncCapsNetMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1822,11 +1805,10 @@ class AsyncCapsNetMethods:
             delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1900,11 +1882,10 @@ class AsyncCapsNetMethods:
             step: distance between two deltas; by default `0.05`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1949,11 +1930,10 @@ class AsyncCapsNetMethods:
                 layers; by default `True`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -1996,11 +1976,10 @@ class AsyncCapsNetMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2047,11 +2026,10 @@ class AsyncCapsNetMethods:
             steps: number of images, both ends included; by default `13`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2106,11 +2084,10 @@ class AsyncCapsNetMethods:
             dim: the pose dimension to watch, counted from 0. The default is the presence.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2153,11 +2130,10 @@ class AsyncCapsNetMethods:
                 enough of what the classes returned before it left unexplained. It may return
                 none; by default `2`.
             model: a bundle for overlapping digits.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2192,11 +2168,10 @@ class AsyncCapsNetMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first; by default `10`.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2237,11 +2212,10 @@ class AsyncCapsNetMethods:
             steps: number of frames, both ends included; by default `9`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2286,11 +2260,10 @@ class AsyncCapsNetMethods:
             count: number of training images, the nearest first; by default `6`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2354,11 +2327,10 @@ class AsyncCapsNetMethods:
             dy: pixels by which the second digit lies below the first; by default `4`.
             scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
                 default `1`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2475,11 +2447,10 @@ class DrawingsMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2515,11 +2486,10 @@ class DrawingsMethods:
             delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2593,11 +2563,10 @@ class DrawingsMethods:
             step: distance between two deltas; by default `0.05`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2642,11 +2611,10 @@ class DrawingsMethods:
                 layers; by default `True`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2689,11 +2657,10 @@ class DrawingsMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2740,11 +2707,10 @@ class DrawingsMethods:
             steps: number of images, both ends included; by default `13`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2799,11 +2765,10 @@ class DrawingsMethods:
             dim: the pose dimension to watch, counted from 0. The default is the presence.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2846,11 +2811,10 @@ class DrawingsMethods:
                 enough of what the classes returned before it left unexplained. It may return
                 none; by default `2`.
             model: a bundle for overlapping digits.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2885,11 +2849,10 @@ class DrawingsMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first; by default `10`.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2930,11 +2893,10 @@ class DrawingsMethods:
             steps: number of frames, both ends included; by default `9`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -2979,11 +2941,10 @@ class DrawingsMethods:
             count: number of training images, the nearest first; by default `6`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3043,11 +3004,10 @@ class AsyncDrawingsMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3083,11 +3043,10 @@ class AsyncDrawingsMethods:
             delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3161,11 +3120,10 @@ class AsyncDrawingsMethods:
             step: distance between two deltas; by default `0.05`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3210,11 +3168,10 @@ class AsyncDrawingsMethods:
                 layers; by default `True`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3257,11 +3214,10 @@ class AsyncDrawingsMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3308,11 +3264,10 @@ class AsyncDrawingsMethods:
             steps: number of images, both ends included; by default `13`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3367,11 +3322,10 @@ class AsyncDrawingsMethods:
             dim: the pose dimension to watch, counted from 0. The default is the presence.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3414,11 +3368,10 @@ class AsyncDrawingsMethods:
                 enough of what the classes returned before it left unexplained. It may return
                 none; by default `2`.
             model: a bundle for overlapping digits.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3453,11 +3406,10 @@ class AsyncDrawingsMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first; by default `10`.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3498,11 +3450,10 @@ class AsyncDrawingsMethods:
             steps: number of frames, both ends included; by default `9`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
@@ -3547,11 +3498,10 @@ class AsyncDrawingsMethods:
             count: number of training images, the nearest first; by default `6`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """

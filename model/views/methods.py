@@ -88,11 +88,10 @@ class ViewMethods:
             novelty: adds the novelty score; by default `False`.
             coverage: adds the probability, and the set of labels that holds the true one with
                 this coverage, such as 0.95.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         return self._classify(
@@ -120,11 +119,10 @@ class ViewMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.reconstruct import VIEW  # noqa: PLC0415
@@ -149,11 +147,10 @@ class ViewMethods:
             dim: the pose dimension to move, counted from 0.
             delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.perturb import VIEW  # noqa: PLC0415
@@ -197,11 +194,10 @@ class ViewMethods:
             stop: last delta; by default `0.25`.
             step: distance between two deltas; by default `0.05`.
             target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.sweep import VIEW  # noqa: PLC0415
@@ -238,11 +234,10 @@ class ViewMethods:
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
             target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.routing import VIEW  # noqa: PLC0415
@@ -270,11 +265,10 @@ class ViewMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.routing_off import VIEW  # noqa: PLC0415
@@ -310,11 +304,10 @@ class ViewMethods:
             stop: the last value, above `start`; by default 6, 60 or 1.4.
             steps: number of images, both ends included; by default `13`.
             target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.equivariance import VIEW  # noqa: PLC0415
@@ -361,11 +354,10 @@ class ViewMethods:
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, counted from 0. The default is the presence.
             target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.occlusion import VIEW  # noqa: PLC0415
@@ -400,11 +392,10 @@ class ViewMethods:
                 classes in this order. It returns a class if its capsule is long and explains
                 enough of what the classes returned before it left unexplained. It may return
                 none; by default `2`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.segment import VIEW  # noqa: PLC0415
@@ -428,11 +419,10 @@ class ViewMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first; by default `10`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.rivals import VIEW  # noqa: PLC0415
@@ -462,11 +452,10 @@ class ViewMethods:
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: number of frames, both ends included; by default `9`.
             target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.morph import VIEW  # noqa: PLC0415
@@ -498,11 +487,10 @@ class ViewMethods:
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of training images, the nearest first; by default `6`.
             target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the rule `preprocess` of the model; by default
-                `"auto"`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         from model.views.neighbours import VIEW  # noqa: PLC0415

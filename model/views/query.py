@@ -61,8 +61,8 @@ class FitQuery(Query):
 
     fit: Fit = Field(
         "auto",
-        description="`none` requires the network's size, or a larger one in `/classify` where "
-        "`GET /models` says `any_size`; `stretch` scales the whole image; `crop` "
+        description="`none` requires the network's size, or a larger one in `/classify` if the "
+        "model has `any_size`; `stretch` scales the whole image; `crop` "
         "takes the centre; `digit` and `pair` find the strokes of one or two digits; `auto` is "
         "`none` if the size matches, else the rule `preprocess` of the model.",
     )
