@@ -112,9 +112,7 @@ class Http1(HttpToolsProtocol):
         self._unparsed = b""
         if self._share:
             self._share.release()
-        if self._running:
-            self._running.disconnected = True
-            self._running.message_event.set()
+        self._give_up()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -311,6 +309,12 @@ class Http1(HttpToolsProtocol):
         answered = newest and newest.more_body and newest.response_started
         self._close(b"" if answered else self._refusal)
 
+    def _give_up(self) -> None:
+        """Let the app know that nobody waits for its answer any more."""
+        if self._running:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
     def _close(self, answer: bytes) -> None:
         """End the connection, or with an answer only its sending side, and then the rest.
 
@@ -318,6 +322,7 @@ class Http1(HttpToolsProtocol):
         in place of the answer.
         """
         if answer and not self.transport.is_closing():
+            self._give_up()
             self.transport.write(answer)
             self.transport.write_eof()
             self._droppable_bytes = LINGER_BYTES

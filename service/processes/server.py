@@ -32,6 +32,9 @@ time never writes into a connection that is closing.
 """
 _NO_DESCRIPTOR_S = 1.0
 """A worker without file descriptors accepts again after this long."""
+_ACCEPTS_AT_ONCE = 16
+"""In one turn of the event loop. If connections come faster than turns, the kernel's queue fills,
+and the kernel resets those that do not fit. More at once would leave none to the other workers."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Errors of `accept` that last until something is released. `accept` also reports errors of the
 connection itself, such as ECONNABORTED: the next connection may succeed (accept(2))."""
@@ -158,6 +161,12 @@ class Server(uvicorn.Server):
                 else:
                     asyncio.get_running_loop().remove_reader(listener)
 
+    def _accept_some(self, listener: socket.socket) -> None:
+        """Accept the connections that wait, up to a bound."""
+        for _ in range(_ACCEPTS_AT_ONCE):
+            if not self._accept(listener):
+                break
+
     def _accept(self, listener: socket.socket) -> bool:
         """Accept a connection, and return whether there was one."""
         loop = asyncio.get_running_loop()
@@ -180,7 +189,7 @@ class Server(uvicorn.Server):
 
     def _resume(self, listener: socket.socket) -> None:
         if self._accepts and listener.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+            asyncio.get_running_loop().add_reader(listener, self._accept_some, listener)
 
     async def _begin(self, connection: socket.socket) -> None:
         """Serve a connection."""

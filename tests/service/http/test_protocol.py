@@ -452,6 +452,30 @@ def test_a_refusal_reaches_a_client_that_still_sends(parts: int) -> None:
     assert [503] == asyncio.run(ask())
 
 
+def test_an_app_may_answer_a_request_whose_body_was_refused() -> None:
+    """The client gets the refusal alone."""
+    seen: list[object] = []
+
+    async def late(_scope: Any, _receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.2)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"late"})
+        except RuntimeError as error:
+            seen.append(error)
+        seen.append("done")
+
+    async def ask() -> list[int]:
+        async with connected(late) as (_server, reader, writer):
+            writer.write(CHUNKED.partition(b"3\r\n")[0] % b"" + b"no length\r\n")
+            answer = await read_all(reader)
+            await until(lambda: "done" in seen)
+            return statuses(answer)
+
+    assert [400] == asyncio.run(ask())
+    assert ["done"] == seen
+
+
 def test_a_refused_client_that_sends_on_and_on_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a moment, however much it sends."""
     monkeypatch.setattr("service.http.protocol.LINGER_S", 0.3)

@@ -45,16 +45,47 @@ def test_accepting_goes_on_after_an_error(new_loop: Any, error: int, least_s: fl
     assert least_s <= waited_s < 2
 
 
-async def _seconds_until_served(listener: socket.socket) -> float:
-    """Seconds until a server accepts the first connection of a listener."""
+@pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+def test_a_busy_loop_accepts_several_connections_at_a_time(new_loop: Any) -> None:
+    """A connection for each turn of the loop is too few: the kernel resets those left waiting."""
+
+    async def count_turns() -> int:
+        turns = 0
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            next_turn[0] = loop.call_soon(turn)
+
+        loop = asyncio.get_running_loop()
+        next_turn = [loop.call_soon(turn)]
+        await _seconds_until_served(listener, 64)
+        next_turn[0].cancel()
+        return turns
+
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        clients = [socket.create_connection(listener.getsockname()) for _ in range(63)]
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            assert runner.run(count_turns()) < 64 / 2
+        for client in clients:
+            client.close()
+
+
+async def _seconds_until_served(listener: socket.socket, connections: int = 1) -> float:
+    """Seconds until a server has accepted so many connections of a listener, the last a new one."""
     loop = asyncio.get_running_loop()
     served = asyncio.Event()
+    accepted_ports = set()
 
     class Accepted(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             accepted = transport.get_extra_info("socket")
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            served.set()
+            accepted_ports.add(transport.get_extra_info("peername"))
+            if len(accepted_ports) == connections:
+                served.set()
             transport.close()
 
     state = SimpleNamespace(can_answer=True, failure=None, draining=False, budget=None)
