@@ -1,7 +1,7 @@
 /** Controls for the parameters of a view: their bounds, units and texts are those of the OpenAPI document. */
 
 import { recall } from "./address.js";
-import { make } from "./dom.js";
+import { make, unmarked } from "./dom.js";
 import { dimensionMeanings, offers } from "./models.js";
 
 const SLIDER_STEPS = 100;
@@ -26,7 +26,7 @@ export function control({ key, id }, { name, description = "", required, schema 
   const output = field.type === "range" ? make("output", { for: id }) : null;
   const say = () => output?.replaceChildren(number(Number(field.value), schema["x-unit"]));
   const wrong = make("p", { class: "wrong", id: `${id}-wrong`, role: "status" });
-  const help = make("p", { class: "quiet", id: `${id}-help` }, sentence(description));
+  const help = make("p", { class: "quiet", id: `${id}-help` }, unmarked(description));
   field.setAttribute("aria-describedby", `${help.id} ${wrong.id}`);
 
   function refuse(why) {
@@ -92,8 +92,4 @@ function dimensionChoice(id, { model, target }) {
 
 function number(value, unit = "") {
   return `${Math.round(1000 * value) / 1000}${unit ? ` ${unit}` : ""}`.replace("-", "−");
-}
-
-function sentence(text) {
-  return text.replace(/`/g, "");
 }

@@ -40,6 +40,11 @@ function dress(element, attributes, children) {
   return element;
 }
 
+/** @param {string} text of the API document @returns {string} without the marks of code */
+export function unmarked(text) {
+  return text.replace(/`/g, "");
+}
+
 /** An <img> of a picture of the network: whole pixels, light or dark as the page is. */
 export function pixels(source, alt = "") {
   return make("img", { class: "pixels", src: source, alt });

@@ -4,7 +4,7 @@ import { recall, remember } from "./address.js";
 import { renderAnswer } from "./answer.js";
 import { ask, Problem, upload } from "./api.js";
 import { control } from "./controls.js";
-import { make } from "./dom.js";
+import { make, unmarked } from "./dom.js";
 import { explained } from "./explained.js";
 import { latest } from "./latest.js";
 import { offers } from "./models.js";
@@ -43,8 +43,8 @@ export async function loadViews() {
       path,
       name: post.operationId,
       title: post.operationId.replace(/_/g, " ").replace(/^./, (first) => first.toUpperCase()),
-      lead: `${post.summary}.`,
-      more: post.description ?? "",
+      lead: unmarked(`${post.summary}.`),
+      more: unmarked(post.description ?? ""),
       pictures: pictures(post),
       needs: post["x-needs"],
       answer: resolve(post.responses["200"].content["application/json"].schema, components.schemas),

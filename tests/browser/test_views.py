@@ -98,6 +98,7 @@ def test_occlusion_has_one_scale_and_says_when_nothing_changes(playground: Playg
     playground.take_sample(4)
     playground.open_tab("Occlusion")
     assert ["6", "2"] == [page.get_by_label(name).get_attribute("placeholder") for name in SIZES]
+    assert "`" not in page.locator("#view-occlusion").inner_text()
     finding = page.locator("#view-occlusion .finding")
     assert "With the patch, it lies between" in finding.inner_text()
     strongest = page.locator("#view-occlusion .cells").evaluate(STRONGEST)
