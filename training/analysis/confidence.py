@@ -34,8 +34,9 @@ from training.training_data import FolderSplit, same_split
 Labels = NDArray[np.int64]
 MIN_IMAGES = 2
 """The fewest images of a calibration."""
-MIN_ISOTONIC = 100
-"""The fewest images from which isotonic regression is tried."""
+MIN_ISOTONIC, MIN_WRONG = 100, 20
+"""The fewest images, and wrong answers, from which isotonic regression is tried. If all answers are
+right, isotonic regression gives every image the same probability, however low the presence is."""
 RARE = 0.5
 """Classes are rare, so that each gets thresholds of its own, where one has fewer images than this
 share of the mean."""
@@ -101,7 +102,7 @@ def fit_confidence(answered: Answered, *, kind: Input) -> Confidence | None:
     presence, labels, described = answered
     if len(labels) < MIN_IMAGES:
         return None
-    out_of_fold = {method: _cross_validate(answered, method, kind) for method in _methods(labels)}
+    out_of_fold = {method: _cross_validate(answered, method, kind) for method in _methods(answered)}
     method = min(out_of_fold, key=lambda name: out_of_fold[name].brier)
     fitted = fit(presence, labels, method=method, kind=kind)
     folds = out_of_fold[method]
@@ -191,8 +192,11 @@ class _OutOfFold(NamedTuple):
     brier: float
 
 
-def _methods(labels: Labels) -> tuple[Method, ...]:
-    return ("temperature", "isotonic") if len(labels) >= MIN_ISOTONIC else ("temperature",)
+def _methods(answered: Answered) -> tuple[Method, ...]:
+    labels = answered.labels
+    wrong = int((answered.presence.argmax(axis=1) != labels).sum())
+    has_enough = len(labels) >= MIN_ISOTONIC and wrong >= MIN_WRONG
+    return ("temperature", "isotonic") if has_enough else ("temperature",)
 
 
 def _cross_validate(answered: Answered, method: Method, kind: Input) -> _OutOfFold:

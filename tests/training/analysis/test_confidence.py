@@ -85,6 +85,19 @@ def test_few_right_answers_are_not_certain() -> None:
     assert coverage_range(8, 0.9) is None
 
 
+def test_images_that_are_all_right_leave_faint_ones_unsure() -> None:
+    """A network that made no error there still says less of an image that it hardly finds."""
+    generator = np.random.default_rng(3)
+    labels = generator.integers(0, 5, 2_000)
+    presence = generator.uniform(0, 0.1, (2_000, 5)).astype(np.float32)
+    presence[np.arange(2_000), labels] = generator.uniform(0.8, 1, 2_000)
+    fitted = fit_confidence(Answered(presence, labels, "of a test"), kind="presence")
+    assert fitted
+    faint = np.array([[0.2, 0.15, 0.1, 0.1, 0.1]], np.float32)
+    assert fitted.find_probability(faint) < 0.7
+    assert fitted.find_probability(presence).mean() > 0.99
+
+
 def test_one_image_is_no_calibration() -> None:
     """Nor is none."""
     presence, labels = draw(1, seed=0)
