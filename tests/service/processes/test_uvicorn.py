@@ -24,12 +24,13 @@ OURS = [
 ]
 ADDED = {
     Http1: {"_parse", "_feed", "_start_timer", "_stop_timer", "_start_write_timer", "_expire"}
-    | {"_stop_write_timer", "_head", "_check_lengths", "_refuse", "_close"},
+    | {"_stop_write_timer", "_head", "_check_lengths", "_refuse", "_close", "_give_up"},
     server.Server: {
         "is_ready",
         "listen",
         "_listen",
         "_accept",
+        "_accept_some",
         "_resume",
         "_begin",
         "_make_protocol",
