@@ -32,7 +32,7 @@ time never writes into a connection that is closing.
 """
 _NO_DESCRIPTOR_S = 1.0
 """A worker without file descriptors accepts again after this long."""
-_ACCEPTS_AT_ONCE = 16
+_ACCEPTS_AT_ONCE = 4
 """In one turn of the event loop. If connections come faster than turns, the kernel's queue fills,
 and the kernel resets those that do not fit. More at once would leave none to the other workers."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
