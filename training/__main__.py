@@ -36,7 +36,7 @@ from training.pretrained import (
     use_pretrained,
 )
 from training.provenance import ProvenanceError, runs_of, unseen_by
-from training.python_file import run_file
+from training.python_file import PythonFileError, run_file
 from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override, recipe_of
 from training.state import (
     CHECKPOINT,
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 EXPECTED = (
     *(TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError),
     PretrainedError,
+    PythonFileError,
 )
 """Errors that are printed as one line, without a traceback."""
 

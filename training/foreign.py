@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from model.preprocess import Floats
 from training.graphs import ExportError, to_onnx
-from training.python_file import run_file
+from training.python_file import PythonFileError, run_file
 
 _OLDEST_OPSET = 13
 """From this operator set on, `Softmax` is of one axis."""
@@ -54,9 +54,10 @@ def read_foreign(
 
 
 def _load_module(file: Path, name: str) -> nn.Module:
-    if not file.is_file():
-        raise ExportError(f"{file} is no Python file")
-    found = getattr(run_file(file), name, None)
+    try:
+        found = getattr(run_file(file), name, None)
+    except PythonFileError as error:
+        raise ExportError(str(error)) from None
     if found is None:
         raise ExportError(f"{file} has no {name!r}")
     module = found if isinstance(found, nn.Module) else found()

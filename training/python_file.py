@@ -8,15 +8,19 @@ from pathlib import Path
 from types import ModuleType
 
 
+class PythonFileError(Exception):
+    """A file is no Python file."""
+
+
 def run_file(file: Path) -> ModuleType:
     """Run a file, as `import` would, and return its module. It may declare families and tables.
 
     Raises:
-        ImportError: it is no Python file.
+        PythonFileError: it is none.
     """
     spec = spec_from_file_location(file.stem, file)
     if not file.is_file() or spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no Python file")
+        raise PythonFileError(f"{file} is no Python file")
     module = sys.modules[file.stem] = module_from_spec(spec)  # dataclasses look annotations up
     spec.loader.exec_module(module)
     return module

@@ -88,6 +88,7 @@ class Http1(HttpToolsProtocol):
         self._refusal: bytes | None = None
         """The last answer: what arrives after it is dropped."""
         self._droppable_bytes = math.inf
+        """The bytes that are still dropped; at the end of them, the connection ends."""
         self._linger_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

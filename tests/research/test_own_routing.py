@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +69,18 @@ def test_a_family_of_your_own_is_known_to_training(
     outcome = CliRunner().invoke(training_app, ["--file", str(own_file), "presets"])
     assert 0 == outcome.exit_code, outcome.output
     assert "SharpCapsNet" == type(build(config_from_dict(described))).__name__
+
+
+@pytest.mark.parametrize("command", ["training --file {} presets", "research list --file {}"])
+def test_a_file_that_is_no_python_is_named(command: str, tmp_path: Path) -> None:
+    """In one line, without a traceback."""
+    file = tmp_path / "notes.txt"
+    file.write_text("no Python")
+    words = [sys.executable, "-m", *command.format(file).split()]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert 1 == answer.returncode
+    assert f"{file} is no Python file" in answer.stderr + answer.stdout
+    assert "Traceback" not in answer.stderr
 
 
 def test_names_are_not_taken_twice() -> None:
