@@ -39,7 +39,7 @@ def write(results: Sequence[Result], docs_dir: Path, bundles: Path) -> str:
     unlisted = sum(one.split == "test" and one.row not in ROWS for one in results)
     speeds = docs_dir / SPEEDS
     tables = {
-        name.replace("-", "_"): "\n\n".join(write_table(table, results))
+        name.replace("-", "_"): "\n\n".join(write_table(table, results, with_findings=False))
         for name, table in TABLES.items()
     }
     return _TEXT.read_text().format(
@@ -97,10 +97,15 @@ def _add_seeds_and_reads(
     return replace(manifest, metrics=metrics, training=training)
 
 
-def write_table(table: Table, results: Sequence[Result]) -> Iterator[str]:
+def write_table(
+    table: Table, results: Sequence[Result], *, with_findings: bool = True
+) -> Iterator[str]:
     """Write the errors of rows, the differences of those compared, and the rows that have not run.
 
     The first column has the name of the row, with which `python -m research run` trains it.
+
+    Args:
+        with_findings: also the differences that are findings. The page has those at its top.
     """
     rows = []
     for row in table.rows:
@@ -114,7 +119,7 @@ def write_table(table: Table, results: Sequence[Result]) -> Iterator[str]:
         paper = ["paper"] * bool(table.paper)
         headings = ("row", "network", "images seen", *paper, *table.columns.values(), "seeds")
         yield lines(headings, rows)
-    if differences := list(_differences(table, results)):
+    if differences := list(_differences(table, results, with_findings=with_findings)):
         yield lines(("difference", "of", "points"), differences)
     if missing := list(_missing(table, results, stale=False)):
         yield f"Not run yet: {'; '.join(missing)}."
@@ -127,10 +132,14 @@ def _title(row: Row, own: Sequence[Result]) -> str:
     return f"{row.title} (**{STALE}**)" if any(is_stale(row, one) for one in own) else row.title
 
 
-def _differences(table: Table, results: Sequence[Result]) -> Iterator[tuple[str, str, str]]:
+def _differences(
+    table: Table, results: Sequence[Result], *, with_findings: bool
+) -> Iterator[tuple[str, str, str]]:
     """Those of the rows that are compared, unless a recipe has changed since."""
     known = {**ROWS, **{row.name: row for row in table.rows}}
     for names in table.compared:
+        if names.is_finding and not with_findings:
+            continue
         rows = [known[name] for name in names[:2]]
         first, second = own = [of_row(row, results) for row in rows]
         if any(is_stale(row, one) for row, few in zip(rows, own, strict=True) for one in few):
