@@ -8,13 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
-import numpy as np
 import pytest
 
 from model.bundle import Bundle, write_manifest
@@ -39,9 +37,8 @@ if TYPE_CHECKING:
 class Shipped:
     """Copies shipped bundles, under the names of those of tests."""
 
-    def copy(self, name: str, target: Path, export: object) -> Path:
-        """Copy a bundle to a folder. Without torch, `export` cannot write it."""
-        del export
+    def copy(self, name: str, target: Path) -> Path:
+        """Copy a bundle to a folder."""
         if name not in SHIPPED:
             pytest.skip("torch exports this bundle")
         shutil.copytree(ROOT / "model" / "bundles" / SHIPPED[name], target)
@@ -111,9 +108,10 @@ def store(pytestconfig: pytest.Config) -> Store | Shipped:
     """Where bundles of tests come from: exported by torch where it is installed."""
     if find_spec("torch") is None:
         return Shipped()
+    from tests.exports import EXPORTS  # noqa: PLC0415  torch
     from tests.store import Store  # noqa: PLC0415  of the extra `training`
 
-    return Store(pytestconfig.cache.mkdir("bundles"))
+    return Store(pytestconfig.cache.mkdir("bundles"), EXPORTS)
 
 
 @pytest.fixture(scope="session")
@@ -135,7 +133,7 @@ def bundle_path(store: Store | Shipped, tmp_path_factory: pytest.TempPathFactory
     from tests.neighbours import add_noise  # noqa: PLC0415
 
     target = tmp_path_factory.mktemp("bundles") / "mnist"
-    store.copy("mnist", target, partial(_export, "dynamic"))
+    store.copy("mnist", target)
     add_noise(target)
     add_health(target)
     return target
@@ -157,17 +155,14 @@ def family_bundles(
     for family in TINY:
         if family != "dynamic":
             name = f"tiny-{family}"
-            store.copy(name, folder / name, partial(_export, family))
+            store.copy(name, folder / name)
     return folder
 
 
 @pytest.fixture(scope="session")
 def colour_bundle_path(bundle_path: Path, store: Store | Shipped) -> Path:
     """The bundle `blocks`, next to `mnist`: untrained, colour photographs of 24x32 pixels."""
-    facts = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}
-    return store.copy(
-        "blocks", bundle_path.with_name("blocks"), partial(_export, "blocks", **facts)
-    )
+    return store.copy("blocks", bundle_path.with_name("blocks"))
 
 
 @pytest.fixture(scope="session")
@@ -177,47 +172,24 @@ def sized_bundles(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Pat
     from tests.neighbours import add_noise  # noqa: PLC0415
 
     folder = tmp_path_factory.mktemp("sized")
-    facts = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}
     for name in ("blocks", "large", "bands"):
-        add_noise(store.copy(name, folder / name, partial(_export, name, **facts)))
+        add_noise(store.copy(name, folder / name))
     return folder
-
-
-def _export(config: str, target: Path, **facts: Any) -> None:
-    from tests import exports  # noqa: PLC0415  torch
-    from tests.model.capsnet.networks import TINY  # noqa: PLC0415
-
-    others = {"blocks": exports.BLOCKS, "large": exports.LARGE, "bands": exports.BANDS}
-    exports.export((TINY | others)[config], target, **facts)
 
 
 @pytest.fixture(scope="session")
 def strokes() -> Examples:
     """Three 28x28 images that cross: a horizontal, a vertical and a diagonal stroke."""
     pytest.importorskip("torch", reason="torch trains the network of strokes")
-    from training.data.datasets import Examples  # noqa: PLC0415  torch
+    from tests import exports  # noqa: PLC0415  torch
 
-    images = np.zeros((3, 1, 28, 28), np.uint8)
-    images[0, 0, 12:16, 4:24] = 255
-    images[1, 0, 4:24, 12:16] = 255
-    for offset in range(-2, 3):
-        rows = np.arange(5, 23)
-        images[2, 0, rows, rows + offset] = 255
-    return Examples(images, np.arange(3))
+    return exports.strokes()
 
 
 @pytest.fixture(scope="session")
-def strokes_bundle_path(
-    bundle_path: Path, store: Store | Shipped, request: pytest.FixtureRequest
-) -> Path:
+def strokes_bundle_path(bundle_path: Path, store: Store | Shipped) -> Path:
     """The bundle `strokes` of a network that takes pairs of strokes apart, next to `mnist`."""
-
-    def train(target: Path) -> None:
-        from tests import exports  # noqa: PLC0415  torch
-
-        exports.train(request.getfixturevalue("strokes"), target)
-
-    return store.copy("strokes", bundle_path.with_name("strokes"), train)
+    return store.copy("strokes", bundle_path.with_name("strokes"))
 
 
 @pytest.fixture(scope="session")

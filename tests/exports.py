@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from model.capsnet import Network, NetworkConfig, build
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.stem import Conv
+from tests.model.capsnet.networks import TINY
 from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
 from training.evaluate import choose_threshold
@@ -59,8 +62,20 @@ def export(config: NetworkConfig, target: Path, **facts: Any) -> None:
     export_bundle(network, describe(network, name=name, **facts), target, validation=validation)
 
 
-def train(strokes: Examples, target: Path) -> None:
-    """Train on pairs of strokes, and write the bundle."""
+def strokes() -> Examples:
+    """Three 28x28 images that cross: a horizontal, a vertical and a diagonal stroke."""
+    images = np.zeros((3, 1, 28, 28), np.uint8)
+    images[0, 0, 12:16, 4:24] = 255
+    images[1, 0, 4:24, 12:16] = 255
+    for offset in range(-2, 3):
+        rows = np.arange(5, 23)
+        images[2, 0, rows, rows + offset] = 255
+    return Examples(images, np.arange(3))
+
+
+def train_strokes(target: Path) -> None:
+    """Train a network that takes pairs of strokes apart, and write its bundle."""
+    examples = strokes()
     network = DynamicConfig(
         height=36,
         width=36,
@@ -82,11 +97,11 @@ def train(strokes: Examples, target: Path) -> None:
         mse_weight=12.96,
     )
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng():
-        plan = Plan(recipe, 1, strokes, None, Path(folder))
+        plan = Plan(recipe, 1, examples, None, Path(folder))
         trainer = Trainer(plan, device=torch.device("cpu"))
         for _ in range(trainer.total_steps):
             trainer.step()
-    pairs = fixed_pairs(strokes, 50, size=36, shift_px=2, seed=1)
+    pairs = fixed_pairs(examples, 50, size=36, shift_px=2, seed=1)
     manifest = describe(
         trainer.network,
         name="strokes",
@@ -97,3 +112,19 @@ def train(strokes: Examples, target: Path) -> None:
         training={"recipe": recipe.to_dict(), "runs": []},
     )
     export_bundle(trainer.network, manifest, target, validation=pairs)
+
+
+_COLOURS = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}
+_SIZED = {"blocks": BLOCKS, "large": LARGE, "bands": BANDS}
+EXPORTS: dict[str, Callable[[Path], object]] = {
+    "mnist": partial(export, TINY["dynamic"]),
+    "tiny-matrix": partial(export, TINY["matrix"]),
+    "strokes": train_strokes,
+    **{name: partial(export, config, **_COLOURS) for name, config in _SIZED.items()},
+    **{
+        f"tiny-{name}": partial(export, TINY[name])
+        for name in TINY
+        if name not in {"dynamic", "matrix"}
+    },
+}
+"""What writes each bundle of the tests, those that take longest first."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch")
@@ -25,24 +25,45 @@ class Store:
 
     Args:
         folder: shared by all test processes; bundles of other sources in it are removed.
+        exports: what writes each bundle, whole or not at all.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, exports: Mapping[str, Callable[[Path], object]]) -> None:
         current = _digest()
         self._folder = folder / current
+        self._exports = exports
         with FileLock(folder / "lock"):
             self._folder.mkdir(exist_ok=True)
             for old in folder.iterdir():
                 if old.is_dir() and old.name != current:
                     shutil.rmtree(old)
 
-    def copy(self, name: str, target: Path, export: Callable[[Path], object]) -> Path:
-        """Copy a bundle to a folder; `export` writes it, whole or not at all, if it is missing."""
+    def copy(self, name: str, target: Path) -> Path:
+        """Copy a bundle to a folder, and export it first if it is missing.
+
+        While another process exports it, this one exports others that are missing.
+        """
+        others = iter(self._exports)
+        while not self._export(name, wait=False):
+            other = next(others, None)
+            if other is None:
+                self._export(name, wait=True)
+            elif other != name:
+                self._export(other, wait=False)
+        return Path(shutil.copytree(self._folder / name, target))
+
+    def _export(self, name: str, *, wait: bool) -> bool:
+        """Export a bundle if it is missing; return False if another process does, without wait."""
         kept = self._folder / name
-        with FileLock(kept.with_suffix(".lock")):
-            if not kept.exists():
-                export(kept)
-        return Path(shutil.copytree(kept, target))
+        if kept.exists():
+            return True
+        try:
+            with FileLock(kept.with_suffix(".lock"), blocking=wait):
+                if not kept.exists():
+                    self._exports[name](kept)
+        except Timeout:
+            return False
+        return True
 
 
 def _digest() -> str:
