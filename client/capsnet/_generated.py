@@ -1154,9 +1154,10 @@ class CapsNetMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes in up to three variants: with uniform
-        couplings; after one iteration, if the network iterates; without the coupling bias, if it
-        has one. Only the routing of the last layer is switched off. If the answer changes, it
-        depended on routing. A network that is trained without routing may still be correct.
+        couplings; after one update of the couplings, if the network has three iterations or
+        more; without the coupling bias, if it has one. Only the routing of the last layer is
+        switched off. If the answer changes, it depended on routing. A network that is trained
+        without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1197,11 +1198,11 @@ class CapsNetMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each step.
 
-        In an equivariant network, the length stays and the pose changes with the image. The path
-        of the pose lies in the plane of the two directions in which the pose varies most. Each
-        image and each transform has its own plane. A straight path means that the transform
-        moves the pose in one direction. It does not mean that the prediction is correct, or that
-        the presence stays.
+        In an equivariant network, the length stays and the pose changes with the image. The
+        drawing projects the path of the pose on the plane of the two directions in which the
+        pose varies most. Each image and each transform has its own plane. A straight path means
+        that the transform moves the pose in one direction. It does not mean that the prediction
+        is correct, or that the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1312,10 +1313,10 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` goes through the
-                classes in this order. It returns a class if its capsule is long and explains
-                enough of what the classes returned before it left unexplained. It may return
-                none; by default `2`.
+            count: number of classes to return, longest capsules first. `auto` tries the classes
+                in this order. It returns a class if its capsule is long and its reconstruction
+                explains enough ink that no earlier class explains. It may return none; by
+                default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
@@ -1967,9 +1968,10 @@ class AsyncCapsNetMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes in up to three variants: with uniform
-        couplings; after one iteration, if the network iterates; without the coupling bias, if it
-        has one. Only the routing of the last layer is switched off. If the answer changes, it
-        depended on routing. A network that is trained without routing may still be correct.
+        couplings; after one update of the couplings, if the network has three iterations or
+        more; without the coupling bias, if it has one. Only the routing of the last layer is
+        switched off. If the answer changes, it depended on routing. A network that is trained
+        without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2010,11 +2012,11 @@ class AsyncCapsNetMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each step.
 
-        In an equivariant network, the length stays and the pose changes with the image. The path
-        of the pose lies in the plane of the two directions in which the pose varies most. Each
-        image and each transform has its own plane. A straight path means that the transform
-        moves the pose in one direction. It does not mean that the prediction is correct, or that
-        the presence stays.
+        In an equivariant network, the length stays and the pose changes with the image. The
+        drawing projects the path of the pose on the plane of the two directions in which the
+        pose varies most. Each image and each transform has its own plane. A straight path means
+        that the transform moves the pose in one direction. It does not mean that the prediction
+        is correct, or that the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2125,10 +2127,10 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` goes through the
-                classes in this order. It returns a class if its capsule is long and explains
-                enough of what the classes returned before it left unexplained. It may return
-                none; by default `2`.
+            count: number of classes to return, longest capsules first. `auto` tries the classes
+                in this order. It returns a class if its capsule is long and its reconstruction
+                explains enough ink that no earlier class explains. It may return none; by
+                default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
@@ -2648,9 +2650,10 @@ class DrawingsMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes in up to three variants: with uniform
-        couplings; after one iteration, if the network iterates; without the coupling bias, if it
-        has one. Only the routing of the last layer is switched off. If the answer changes, it
-        depended on routing. A network that is trained without routing may still be correct.
+        couplings; after one update of the couplings, if the network has three iterations or
+        more; without the coupling bias, if it has one. Only the routing of the last layer is
+        switched off. If the answer changes, it depended on routing. A network that is trained
+        without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2691,11 +2694,11 @@ class DrawingsMethods:
     ) -> Image.Image:
         """Transform an image step by step and encode each step.
 
-        In an equivariant network, the length stays and the pose changes with the image. The path
-        of the pose lies in the plane of the two directions in which the pose varies most. Each
-        image and each transform has its own plane. A straight path means that the transform
-        moves the pose in one direction. It does not mean that the prediction is correct, or that
-        the presence stays.
+        In an equivariant network, the length stays and the pose changes with the image. The
+        drawing projects the path of the pose on the plane of the two directions in which the
+        pose varies most. Each image and each transform has its own plane. A straight path means
+        that the transform moves the pose in one direction. It does not mean that the prediction
+        is correct, or that the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2806,10 +2809,10 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` goes through the
-                classes in this order. It returns a class if its capsule is long and explains
-                enough of what the classes returned before it left unexplained. It may return
-                none; by default `2`.
+            count: number of classes to return, longest capsules first. `auto` tries the classes
+                in this order. It returns a class if its capsule is long and its reconstruction
+                explains enough ink that no earlier class explains. It may return none; by
+                default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
@@ -3205,9 +3208,10 @@ class AsyncDrawingsMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes in up to three variants: with uniform
-        couplings; after one iteration, if the network iterates; without the coupling bias, if it
-        has one. Only the routing of the last layer is switched off. If the answer changes, it
-        depended on routing. A network that is trained without routing may still be correct.
+        couplings; after one update of the couplings, if the network has three iterations or
+        more; without the coupling bias, if it has one. Only the routing of the last layer is
+        switched off. If the answer changes, it depended on routing. A network that is trained
+        without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3248,11 +3252,11 @@ class AsyncDrawingsMethods:
     ) -> Image.Image:
         """Transform an image step by step and encode each step.
 
-        In an equivariant network, the length stays and the pose changes with the image. The path
-        of the pose lies in the plane of the two directions in which the pose varies most. Each
-        image and each transform has its own plane. A straight path means that the transform
-        moves the pose in one direction. It does not mean that the prediction is correct, or that
-        the presence stays.
+        In an equivariant network, the length stays and the pose changes with the image. The
+        drawing projects the path of the pose on the plane of the two directions in which the
+        pose varies most. Each image and each transform has its own plane. A straight path means
+        that the transform moves the pose in one direction. It does not mean that the prediction
+        is correct, or that the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3363,10 +3367,10 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` goes through the
-                classes in this order. It returns a class if its capsule is long and explains
-                enough of what the classes returned before it left unexplained. It may return
-                none; by default `2`.
+            count: number of classes to return, longest capsules first. `auto` tries the classes
+                in this order. It returns a class if its capsule is long and its reconstruction
+                explains enough ink that no earlier class explains. It may return none; by
+                default `2`.
             model: a bundle for overlapping digits.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;

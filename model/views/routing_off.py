@@ -5,7 +5,7 @@ they were. Axes: N images, R iterations, K classes, I input capsules, D numbers 
 
 - `uniform`: every vote weighs 1 / K for every class, without a coupling bias. Where routing
   iterates, this is its first iteration, and what a network that routes once would say.
-- `one-iteration`: the couplings after one iteration of agreement, which starts with uniform ones.
+- `one-iteration`: the couplings after one update, which are those of the second iteration.
   Only where there are more than two iterations.
 - `no-bias`: without the learned B that self-attention adds to its softmax (Mazzia, Salvetti and
   Chiaberge 2021, equation 3). Only where couplings are no softmax.
@@ -38,7 +38,7 @@ Variant = Literal["routed", "uniform", "one-iteration", "no-bias"]
 TITLES: dict[Variant, str] = {
     "routed": "as routed",
     "uniform": "uniform couplings",
-    "one-iteration": "after one iteration",
+    "one-iteration": "after one update",
     "no-bias": "without the coupling bias",
 }
 """Titles of the variants."""
@@ -159,8 +159,8 @@ async def routing_off(net: Net, query: RoutingOffQuery, picture: Prepared) -> Ro
     """Ask again with routing switched off.
 
     The presence is computed from the same votes in up to three variants: with uniform couplings;
-    after one iteration, if the network iterates; without the coupling bias, if it has one. Only the
-    routing of the last layer is switched off. If the answer changes, it depended on routing. A
+    after one update of the couplings, if the network has three iterations or more; without the
+    coupling bias, if it has one. Only the routing of the last layer is switched off. If the answer changes, it depended on routing. A
     network that is trained without routing may still be correct.
     """
     trace = (await net.trace(picture.image)).classes

@@ -122,9 +122,9 @@ class SegmentQuery(PictureQuery):
 
     count: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] | Literal["auto"] = Field(
         2,
-        description="Number of classes to return, longest capsules first. `auto` goes through "
-        "the classes in this order. It returns a class if its capsule is long and explains enough "
-        "of what the classes returned before it left unexplained. It may return none.",
+        description="Number of classes to return, longest capsules first. `auto` tries the "
+        "classes in this order. It returns a class if its capsule is long and its reconstruction "
+        "explains enough ink that no earlier class explains. It may return none.",
     )
     scale: Scale = 1
 

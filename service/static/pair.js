@@ -151,7 +151,7 @@ async function apart({ segments, explained_ink: covered }, names) {
   const pictures = await Promise.all(segments.map((one, place) => paint([one.reconstruction], place)));
   const both = await paint(segments.map((one) => one.reconstruction), 0);
   both.setAttribute("aria-label", "both digits, each in its colour");
-  const facts = `Together the digits cover ${Math.round(100 * covered)} % of the strokes; shared strokes count for both.`;
+  const facts = `The two digits cover ${Math.round(100 * covered)} % of the strokes. A stroke that both share counts in the share of each.`;
   return [
     figure(both, "separated", [facts]),
     ...segments.map((one, place) => {

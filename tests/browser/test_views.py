@@ -38,7 +38,7 @@ def test_routing_can_be_switched_off(playground: Playground) -> None:
     variants = [
         "as routed",
         "uniform couplings (iteration 1)",
-        "after one iteration (iteration 2)",
+        "after one update (iteration 2)",
     ]
     off.get_by_text(f"The answer stays: {': 4; '.join(variants)}: 4.").wait_for()
     assert variants == off.locator("figcaption").all_inner_texts()

@@ -26,8 +26,9 @@ from capsnet.local import serve
 from capsnet.transport import DEFAULT_URL
 
 _EPILOG = (
-    "The options --url, --local, --key and --timeout of a command may also stand before it. "
-    "Exit codes: 0 answered; 1 refused, or an image of several could not be read; 2 wrong usage; "
+    "The options --url, --local, --key, --timeout and --bulk may also stand before a command. "
+    "Exit codes: 0 answered; 1 refused, or one image of several could not be read; 2 wrong usage "
+    "or no such file; "
     "3 no service; 4 no answer in time, or a broken one."
 )
 app = typer.Typer(
@@ -81,7 +82,7 @@ def classify(
     novelty: Annotated[bool, typer.Option(help="Add the novelty score.")] = False,
     coverage: Annotated[
         float | None,
-        typer.Option(help="Add the set of labels that holds the true one this often, as 0.95."),
+        typer.Option(help="Add a set of labels that contains the true one with this coverage, such as 0.95."),
     ] = None,
     as_json: AsJson = False,
     output: Answers = None,

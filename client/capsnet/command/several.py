@@ -16,7 +16,7 @@ from rich.text import Text
 
 from capsnet._generated import FailedPrediction, Prediction
 
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".npy"})
 STDIN = Path("-")
 COLUMNS = (
     *("file", "label", "class_name", "length", "probability", "labels"),

@@ -135,6 +135,8 @@ def _option(view: str, parameter: inspect.Parameter, kind: Any, method: Any, lim
     if plain is bool:
         flags, least, most = [], None, None
     default = parameter.default
+    if (view, name) in _DEFAULTS:
+        text = re.sub("by default `.*`", f"by default `{_DEFAULTS[view, name]}`", text)
     default = _DEFAULTS.get((view, name), REQUIRED if default is parameter.empty else default)
     text = text[0].upper() + text[1:]
     option = typer.Option(*flags, min=least, max=most, help=text)
