@@ -95,12 +95,7 @@ def _rule(count: int, *, has_bounds: bool) -> str:
         f"{count} comparisons are not corrected for their number: one in twenty intervals excludes "
         "zero by chance. Evidence against capsules comes first."
     )
-    if has_bounds:
-        text += (
-            f" {BOUND} marks older rows without a record of which images were wrong: their "
-            "interval is too wide."
-        )
-    return text
+    return f"{text} [{BOUND}](#how-rows-are-measured) marks older rows." if has_bounds else text
 
 
 def _of_rows(tables: Mapping[str, Table], results: Sequence[Result]) -> Iterator[Finding]:

@@ -275,6 +275,11 @@ def _setting(value: Any) -> str:
 def _scores(manifest: Manifest) -> Iterator[str]:
     metrics, rounding = manifest.metrics, manifest.rounding
     yield f"{_sentence(describe_error(manifest))} {_sentence(metrics.get('protocol', ''))}".strip()
+    if mirrored := metrics.get("mirrored"):
+        yield (
+            "A second score, of the mean presence of each image and its mirror image: "
+            f"{mirrored['errors']:,} wrong (95 % interval of the error {_range(mirrored)} %)."
+        )
     if (found := metrics.get("recalls")) and manifest.training.get("pictures"):
         yield _recalls(found, manifest.training["pictures"], manifest.class_names)
     if shifts := metrics.get("shifts"):

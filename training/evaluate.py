@@ -102,6 +102,9 @@ class Scores:
     confidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """How far probabilities and sets of labels hold, by kind of images, if the bundle has a
     calibration: see `training.reliability`."""
+    mirrored_errors: int | None = None
+    """The number of wrong answers of the mean presence of an image and its mirror image, where
+    training mirrored images."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the manifest's metrics, with the protocol that gave them."""
@@ -115,6 +118,11 @@ class Scores:
         recalls = [list(recall) for recall in self.recalls]
         parts: dict[str, Any] = {"shifts": dict(self.shifts), "recalls": recalls}
         parts["confidence"] = dict(self.confidence)
+        if self.mirrored_errors is not None:
+            parts["mirrored"] = {
+                "errors": self.mirrored_errors,
+                "interval_percent": _rounded(interval(self.mirrored_errors, self.images)),
+            }
         return metrics | {name: part for name, part in parts.items() if part}
 
     def headline(self) -> str:
@@ -188,7 +196,7 @@ def evaluate(
     if recipe.task == "pairs":
         scores = score_pairs(runtime, examples, split=split, which=which, count=pairs)
     else:
-        scores = score_single(runtime, examples, split=split, which=which)
+        scores = score_single(runtime, examples, split=split, which=which, mirror=recipe.flip)
     if split == "test":
         scores = replace(scores, confidence=_score_confidence(runtime, examples, data_dir))
         _record(bundle, scores)
@@ -259,11 +267,29 @@ def score_folder(runtime: Runtime, folder: Path) -> Scores:
     return replace(scores, answers=answers)
 
 
-def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, which: str) -> Scores:
-    """Answer every image once, with the most present class. `which` describes the images."""
-    presence = np.concatenate(
-        [runtime.encode(scale(examples.images[rows])).presence for rows in _slices(examples.labels)]
-    )
+def _encode_presence(runtime: Runtime, examples: Examples) -> Floats:
+    """The presence (N, K) of the classes in each image."""
+    parts = [
+        runtime.encode(scale(examples.images[rows])).presence for rows in _slices(examples.labels)
+    ]
+    return np.concatenate(parts)
+
+
+def score_single(
+    runtime: Runtime,
+    examples: Examples,
+    *,
+    split: ScoredSplit,
+    which: str,
+    mirror: bool = False,
+) -> Scores:
+    """Answer every image once, with the most present class.
+
+    Args:
+        which: describes the images.
+        mirror: also count the wrong answers of the mean presence of an image and its mirror image.
+    """
+    presence = _encode_presence(runtime, examples)
     names = runtime.bundle.manifest.class_names
     counts = confusion(examples.labels, most_present(presence, 1)[:, 0], len(names))
     table = Table("true \\ answer", *names)
@@ -273,6 +299,11 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
     wrong = find_wrong(examples, presence)
     rule = runtime.bundle.manifest.novelty
     errors = len(wrong.images)
+    mirrored_errors = None
+    if mirror:
+        mirrored = examples._replace(images=examples.images[..., ::-1].copy())
+        mean = (presence + _encode_presence(runtime, mirrored)) / 2
+        mirrored_errors = len(find_wrong(examples, mean).images)
     return Scores(
         split=split,
         images=len(presence),
@@ -284,6 +315,7 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
         recalls=recalls(examples.labels, presence, names),
         answers=Answers(examples, presence),
         novelty=score_novelty(runtime, scale(examples.images), rule) if rule else None,
+        mirrored_errors=mirrored_errors,
     )
 
 

@@ -160,8 +160,8 @@ async def routing_off(net: Net, query: RoutingOffQuery, picture: Prepared) -> Ro
 
     The presence is computed from the same votes in up to three variants: with uniform couplings;
     after one update of the couplings, if the network has three iterations or more; without the
-    coupling bias, if it has one. Only the routing of the last layer is switched off. If the answer changes, it depended on routing. A
-    network that is trained without routing may still be correct.
+    coupling bias, if it has one. Only the routing of the last layer is switched off. If the answer
+    changes, it depended on routing. A network that is trained without routing may still be correct.
     """
     trace = (await net.trace(picture.image)).classes
     variants = await net.aside(_find_variants, net.manifest, trace)

@@ -221,6 +221,15 @@ def test_a_folder_gives_a_table(run: Run, folder: Path) -> None:
     assert list(range(10)) == [one["label"] for one in json.loads(line)]
 
 
+def test_all_formats_of_the_service_are_found_in_a_folder(run: Run, folder: Path) -> None:
+    """A TIFF and an array count as pictures."""
+    with Image.open(SAMPLES / "7.png") as picture:
+        picture.save(folder / "seven.tif")
+        np.save(folder / "seven.npy", np.asarray(picture.convert("L"))[..., None])
+    lines = [line for line in run("classify", str(folder)).stdout.splitlines() if "seven" in line]
+    assert [7, 7] == [int(line.split("│")[2]) for line in lines]
+
+
 def test_a_folder_gives_a_file_of_answers(run: Run, folder: Path, tmp_path: Path) -> None:
     """CSV for spreadsheets, JSON lines for programs, and nothing on standard output."""
     for suffix in ("csv", "jsonl"):

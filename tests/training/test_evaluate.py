@@ -68,6 +68,26 @@ def test_a_test_score_is_in_manifest_and_card(bundle: Bundle, data_dir: Path) ->
     assert f"{low:.2f} to {high:.2f}" in scores.headline()
 
 
+def test_mirror_images_have_a_score_of_their_own(bundle: Bundle, data_dir: Path) -> None:
+    """The headline stays that of one view; without mirroring in training, there is no other."""
+    plain = evaluate(bundle, data_dir)
+    assert plain.mirrored_errors is None
+    training = bundle.manifest.training
+    recipe = {**training["recipe"], "flip": True}
+    flipped = replace(bundle.manifest, training={**training, "recipe": recipe})
+    write_manifest(bundle.path, flipped)
+    scores = evaluate(Bundle.open(bundle.path), data_dir)
+    assert scores.errors == plain.errors
+    assert scores.answers
+    images = scores.answers.examples
+    runtime = Runtime(bundle, device="cpu")
+    views = (scale(images.images), scale(images.images[..., ::-1].copy()))
+    mean = sum(runtime.encode(one).presence for one in views)
+    wrong = int((mean.argmax(axis=1) != images.labels).sum())
+    assert scores.mirrored_errors == wrong
+    assert f"mirror image: {wrong:,} wrong" in (bundle.path / CARD).read_text()
+
+
 @pytest.mark.parametrize(("threshold", "percent"), [(0.0, 0.0), (1.0, 100.0)])
 def test_false_alarms_are_those_of_the_test_split(
     bundle: Bundle,

@@ -82,7 +82,9 @@ def classify(
     novelty: Annotated[bool, typer.Option(help="Add the novelty score.")] = False,
     coverage: Annotated[
         float | None,
-        typer.Option(help="Add a set of labels that contains the true one with this coverage, such as 0.95."),
+        typer.Option(
+            help="Add a set of labels that contains the true one with this coverage, such as 0.95."
+        ),
     ] = None,
     as_json: AsJson = False,
     output: Answers = None,
