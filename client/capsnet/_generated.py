@@ -372,7 +372,7 @@ class SegmentAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RivalsAnswer(Answer):
-    """The reconstructions of all classes, the most present class first."""
+    """The reconstructions of several classes, the most present class first."""
 
     model: str
     version: str
@@ -387,6 +387,8 @@ class RivalsAnswer(Answer):
     fit: FitReport
     input: Image.Image
     """The image as the network saw it."""
+    count: int
+    """Number of classes."""
     classes: list[Rival]
     """The classes, the most present first."""
     best_drawn: int
@@ -1346,7 +1348,7 @@ class CapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> RivalsAnswer:
-        """Decode the capsule of every class of one image.
+        """Decode the capsules of several classes of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
         the class came to winning.
@@ -1354,7 +1356,9 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes, the most present first; by default `10`.
+            count: number of classes, the most present first. The default is 10, or 2 if the
+                decoder learnt only the class of each image (`rival_share=0`): what it draws for
+                absent classes says little.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
@@ -2160,7 +2164,7 @@ class AsyncCapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> RivalsAnswer:
-        """Decode the capsule of every class of one image.
+        """Decode the capsules of several classes of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
         the class came to winning.
@@ -2168,7 +2172,9 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes, the most present first; by default `10`.
+            count: number of classes, the most present first. The default is 10, or 2 if the
+                decoder learnt only the class of each image (`rival_share=0`): what it draws for
+                absent classes says little.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
@@ -2842,7 +2848,7 @@ class DrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Decode the capsule of every class of one image.
+        """Decode the capsules of several classes of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
         the class came to winning.
@@ -2850,7 +2856,9 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes, the most present first; by default `10`.
+            count: number of classes, the most present first. The default is 10, or 2 if the
+                decoder learnt only the class of each image (`rival_share=0`): what it draws for
+                absent classes says little.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
@@ -3400,7 +3408,7 @@ class AsyncDrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Decode the capsule of every class of one image.
+        """Decode the capsules of several classes of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
         the class came to winning.
@@ -3408,7 +3416,9 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes, the most present first; by default `10`.
+            count: number of classes, the most present first. The default is 10, or 2 if the
+                decoder learnt only the class of each image (`rival_share=0`): what it draws for
+                absent classes says little.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;

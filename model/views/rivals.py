@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAX_RIVALS = 64
 """An answer has at most this many classes."""
+_MOST, _LEAST = 10, 2
+"""By default it has so many, and so many where the decoder has not learnt to draw absent ones."""
 _IN_A_ROW, _CELL_PX = 6, 150
 """The drawing's images in a row, and the side of each in pixels."""
 
@@ -51,15 +53,21 @@ def rank_rivals(presence: Floats, errors: Floats) -> NDArray[np.int64]:
 class RivalsQuery(PictureQuery):
     """The parameters of `rivals`."""
 
-    count: int = Field(
-        10, ge=1, le=MAX_RIVALS, description="Number of classes, the most present first."
+    count: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_RIVALS,
+        description="Number of classes, the most present first. The default is "
+        f"{_MOST}, or {_LEAST} if the decoder learnt only the class of each image "
+        "(`rival_share=0`): what it draws for absent classes says little.",
     )
 
     max_rows = MAX_RIVALS
 
     def rows(self, manifest: Manifest) -> int:
         """Each class is decoded."""
-        return min(self.count, manifest.num_classes)
+        count = self.count or (_LEAST if untrained_absent_classes(manifest) else _MOST)
+        return min(count, manifest.num_classes)
 
 
 class Rival(Part):
@@ -75,9 +83,10 @@ class Rival(Part):
 
 
 class RivalsAnswer(CapsuleAnswer):
-    """The reconstructions of all classes, the most present class first."""
+    """The reconstructions of several classes, the most present class first."""
 
     input: DataUrl = Field(description="The image as the network saw it.")
+    count: int = Field(description="Number of classes.")
     classes: list[Rival] = Field(description="The classes, the most present first.")
     best_drawn: int = Field(description="The label with the smallest error among these.")
     presence: Inner[str]
@@ -85,7 +94,7 @@ class RivalsAnswer(CapsuleAnswer):
 
 
 async def rivals(net: Net, query: RivalsQuery, picture: Prepared) -> RivalsAnswer:
-    """Decode the capsule of every class of one image.
+    """Decode the capsules of several classes of one image.
 
     A high error means that the class cannot explain the image. It does not measure how close the
     class came to winning.
@@ -107,6 +116,7 @@ async def rivals(net: Net, query: RivalsQuery, picture: Prepared) -> RivalsAnswe
     return RivalsAnswer(
         **answer_fields(net.manifest, encoded.capsule()),
         input=picture.image,
+        count=len(classes),
         classes=classes,
         best_drawn=int(labels[errors.argmin()]),
         presence=net.manifest.presence,

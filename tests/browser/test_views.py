@@ -49,7 +49,7 @@ def test_routing_can_be_switched_off(playground: Playground) -> None:
 def test_each_view_has_a_lens(playground: Playground) -> None:
     """Pictures and curves have the page's colours; a morph begins with a prototype."""
     playground.take_sample(4)
-    for view, images in (("Rivals", 10), ("Neighbours", 10), ("Morph", 10)):
+    for view, images in (("Rivals", 2), ("Neighbours", 10), ("Morph", 10)):
         playground.open_tab(view)
         shown = playground.page.locator(f"#view-{view.lower()} .gallery img.pixels")
         shown.last.wait_for()

@@ -20,7 +20,7 @@ def test_each_class_draws_what_reconstruct_draws(
     client: TestClient, digits: list[bytes], pixels: Pixels
 ) -> None:
     """With that class as target; and it misses what the formula says."""
-    found = ask(client, digits[5])
+    found = ask(client, digits[5], count=10)
     assert set(range(10)) == {one["label"] for one in found["classes"]}
     seen = pixels(found["input"]) / 255
     for one in found["classes"]:
@@ -43,6 +43,16 @@ def test_the_most_present_come_first(client: TestClient, digits: list[bytes]) ->
     assert best["label"] == found["best_drawn"]
 
 
+def test_a_decoder_that_learnt_no_absent_class_shows_two(
+    client: TestClient, digits: list[bytes]
+) -> None:
+    """The answer says how many there are, and the network's notes say why."""
+    found = ask(client, digits[5])
+    assert [2, 2] == [len(found["classes"]), found["count"]]
+    (mnist,) = (one for one in client.get("/models").json()["models"] if one["name"] == "mnist")
+    assert "rival_share=0" in mnist["notes"]["rivals"][-1]
+
+
 def test_there_are_no_more_than_classes(client: TestClient, digits: list[bytes]) -> None:
     """Three, of a network of three."""
     assert 3 == len(ask(client, digits[5], model="strokes", count=64)["classes"])
@@ -50,5 +60,5 @@ def test_there_are_no_more_than_classes(client: TestClient, digits: list[bytes])
 
 @pytest.mark.parametrize("query", [{}, {"count": 1}, {"model": "blocks"}])
 def test_rivals_are_drawn(query: dict[str, Any], client: TestClient, digits: list[bytes]) -> None:
-    """All, one alone, and those of photographs."""
+    """Those of the default, one alone, and those of photographs."""
     drawing_of("/rivals", client, digits[7], **query)
