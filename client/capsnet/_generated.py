@@ -1357,8 +1357,7 @@ class CapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first. The default is 10, or 2 if the
-                decoder learnt only the class of each image (`rival_share=0`): what it draws for
-                absent classes says little.
+                decoder has not learnt to draw absent classes (`rival_share=0`).
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
@@ -2173,8 +2172,7 @@ class AsyncCapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first. The default is 10, or 2 if the
-                decoder learnt only the class of each image (`rival_share=0`): what it draws for
-                absent classes says little.
+                decoder has not learnt to draw absent classes (`rival_share=0`).
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
@@ -2857,8 +2855,7 @@ class DrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first. The default is 10, or 2 if the
-                decoder learnt only the class of each image (`rival_share=0`): what it draws for
-                absent classes says little.
+                decoder has not learnt to draw absent classes (`rival_share=0`).
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
@@ -3417,8 +3414,7 @@ class AsyncDrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first. The default is 10, or 2 if the
-                decoder learnt only the class of each image (`rival_share=0`): what it draws for
-                absent classes says little.
+                decoder has not learnt to draw absent classes (`rival_share=0`).
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;

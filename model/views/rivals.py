@@ -57,9 +57,8 @@ class RivalsQuery(PictureQuery):
         None,
         ge=1,
         le=MAX_RIVALS,
-        description="Number of classes, the most present first. The default is "
-        f"{_MOST}, or {_LEAST} if the decoder learnt only the class of each image "
-        "(`rival_share=0`): what it draws for absent classes says little.",
+        description=f"Number of classes, the most present first. The default is {_MOST}, or "
+        f"{_LEAST} if the decoder has not learnt to draw absent classes (`rival_share=0`).",
     )
 
     max_rows = MAX_RIVALS
