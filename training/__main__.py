@@ -441,7 +441,10 @@ def analyse(
 
 @app.command()
 def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
-    """Measure the health of the capsules on held-out images. `analyse` does this too."""
+    """Measure the health of the capsules, on the images that `train` holds out without --final.
+
+    `analyse` does this too.
+    """
     from training.analysis.bundle import analyse_health  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
     from training.evaluate import validation_examples  # noqa: PLC0415  as above
@@ -454,7 +457,10 @@ def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = 
 
 @app.command()
 def eight_bits(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
-    """Add an encoder in 8 bits, and measure it on held-out images. `analyse` does this too."""
+    """Add an encoder in 8 bits, measured on the images that `train` holds out without --final.
+
+    `analyse` does this too.
+    """
     from training.analysis.bundle import analyse_eight_bits  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
 

@@ -22,7 +22,7 @@ panel.append(
     make(
       "div",
       { class: "reading" },
-      make("p", { class: "lead" }, "Each slider changes one dimension of the pose, and the decoder draws the result. The pictures show both ends of a slider. Below a slider, + says what happens when it moves right, and which share of the change in the picture this explains."),
+      make("p", { class: "lead" }, "Each slider changes one dimension of the pose, and the decoder draws the result. The pictures show both ends of a slider. The text below a slider says what changes when you move it to the right, and how much of the change in the picture this explains."),
       explained("pose"),
     ),
     make("div", { class: "preview" }, make("div", { class: "paper" }, preview), make("div", {}, preamble, reset)),
