@@ -89,7 +89,9 @@ def describe(results: Sequence[Result], test: str, *, right: bool = False) -> st
     return f"{middle:.2f}{spread} [{low:.2f}, {high:.2f}]{BOUND * found.is_bound}"
 
 
-def compare(first: Sequence[Result], second: Sequence[Result], test: str) -> Difference | None:
+def compare(
+    first: Sequence[Result], second: Sequence[Result], test: str, *, pair_seeds: bool = False
+) -> Difference | None:
     """The difference of two networks' errors over the seeds of each.
 
     Images and seeds are random effects. The variance is that of the paired differences over images
@@ -98,12 +100,22 @@ def compare(first: Sequence[Result], second: Sequence[Result], test: str) -> Dif
     older results did not keep which images were wrong, each network counts as if it had answered
     images of its own, which widens the interval.
 
+    Args:
+        pair_seeds: a seed means the same in both, such as a choice of training images. The
+            differences are then taken seed by seed, over the seeds that both have.
+
     Returns:
         None where a network has no results, or none of the test set.
     """
     if not first or not second or any(test not in one.wrong for one in (*first, *second)):
         return None
     both, count = (first, second), first[0].tested[test]
+    if pair_seeds:
+        common = sorted({one.seed for one in first} & {one.seed for one in second})
+        by_seed = [{one.seed: one for one in own} for own in both]
+        first, second = both = tuple([own[seed] for seed in common] for own in by_seed)
+        if not common:
+            return None
     errors = [np.array([one.percent(test) / 100 for one in own]) for own in both]
     middle = errors[0].mean() - errors[1].mean()
     is_bound = any(test not in one.which for one in (*first, *second))
@@ -113,7 +125,7 @@ def compare(first: Sequence[Result], second: Sequence[Result], test: str) -> Dif
         rates = [_wrong(own, test).mean(axis=0) for own in both]  # (images,) each
         variances = [(rates[0] - rates[1]).var(ddof=1) / count]
     freedom = [count - 1]
-    for error in errors:
+    for error in [errors[0] - errors[1]] if pair_seeds else errors:
         if len(error) > 1:
             variances.append(error.var(ddof=1) / len(error))
             freedom.append(len(error) - 1)

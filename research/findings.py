@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from research import routing
 from research.compare import BOUND, Difference, compare, is_stale, lines, of_row, score
-from research.rows import Table
+from research.rows import Table, share_images
 from research.run import Result
 
 HEADINGS = {
@@ -110,7 +110,7 @@ def _of_rows(tables: Mapping[str, Table], results: Sequence[Result]) -> Iterator
             if not names.is_finding or stale or not all(own):
                 continue
             for test, heading in table.columns.items():
-                if difference := compare(own[0], own[1], test):
+                if difference := compare(own[0], own[1], test, pair_seeds=share_images(*both)):
                     of = "" if len(table.columns) == 1 else f", {heading.removesuffix(', %')}"
                     yield Finding(
                         f"{both[0].title}{of}",

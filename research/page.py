@@ -17,7 +17,7 @@ from research.compare import STALE, compare, describe, is_stale, lines, of_row, 
 from research.findings import write_findings
 from research.inside import confidence_table, health_table
 from research.matched import FAMILIES, SETS, VARIANTS, name_row
-from research.rows import Row, Table
+from research.rows import Row, Table, share_images
 from research.run import Result
 from research.tables import ROWS, TABLES
 from training.card import write_card
@@ -145,7 +145,7 @@ def _differences(
         if any(is_stale(row, one) for row, few in zip(rows, own, strict=True) for one in few):
             continue
         for test, heading in table.columns.items():
-            if found := compare(first, second, test):
+            if found := compare(first, second, test, pair_seeds=share_images(*rows)):
                 titles = " less ".join(f"**{row.title}**" for row in rows)
                 yield titles, heading, str(found)
 

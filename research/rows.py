@@ -39,6 +39,11 @@ class Row:
     """The error on held-out images at which training is stopped; None for the whole budget."""
 
 
+def share_images(first: Row, second: Row) -> bool:
+    """Whether a seed chooses the same training images for both rows."""
+    return first.training_images is not None and first.training_images == second.training_images
+
+
 class Compared(NamedTuple):
     """Two rows whose difference is stated; the first has capsules, or more of their routing."""
 

@@ -62,6 +62,18 @@ def test_pairing_tells_apart_what_intervals_do_not() -> None:
     assert excludes_zero(compare(wrong(*first), wrong(*second), "plain"))
 
 
+def test_seeds_that_mean_the_same_in_both_are_paired() -> None:
+    """Both rows scatter over the choices of training images, but one is better with each."""
+    many = wrong(range(100), range(300), range(200), range(500))
+    fewer = wrong(range(80), range(280), range(180))[::-1]
+    apart, paired = (compare(many, fewer, "plain", pair_seeds=one) for one in (False, True))
+    assert not excludes_zero(apart)
+    assert excludes_zero(paired)
+    assert paired is not None
+    assert paired.points == pytest.approx(0.2)  # the fourth seed has no partner
+    assert compare(many[:1], fewer[:1], "plain", pair_seeds=True) is None
+
+
 def test_seeds_that_scatter_widen_the_interval() -> None:
     """The same mean error with and without variance over seeds."""
     steady = compare(wrong(*[range(60)] * 3), wrong(*[range(40)] * 3), "plain")
