@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import mean, stdev
 from typing import NamedTuple
 
@@ -109,13 +109,12 @@ def compare(
     """
     if not first or not second or any(test not in one.wrong for one in (*first, *second)):
         return None
-    both, count = (first, second), first[0].tested[test]
     if pair_seeds:
-        common = sorted({one.seed for one in first} & {one.seed for one in second})
-        by_seed = [{one.seed: one for one in own} for own in both]
-        first, second = both = tuple([own[seed] for seed in common] for own in by_seed)
+        common = {one.seed for one in first} & {one.seed for one in second}
         if not common:
             return None
+        first, second = (_of_seeds(own, common) for own in (first, second))
+    both, count = (first, second), first[0].tested[test]
     errors = [np.array([one.percent(test) / 100 for one in own]) for own in both]
     middle = errors[0].mean() - errors[1].mean()
     is_bound = any(test not in one.which for one in (*first, *second))
@@ -134,6 +133,11 @@ def compare(
     reach = stats.t.ppf(0.975, total**2 / parts) * total**0.5 if total else 0.0
     points, low, high = (float(100 * end) for end in (middle, middle - reach, middle + reach))
     return Difference(points, low, high, is_bound)
+
+
+def _of_seeds(results: Sequence[Result], seeds: Collection[int]) -> list[Result]:
+    """The results of these seeds, in their order."""
+    return sorted((one for one in results if one.seed in seeds), key=lambda one: one.seed)
 
 
 def lines(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -302,8 +302,8 @@ def score_single(
     mirrored_errors = None
     if mirror:
         mirrored = examples._replace(images=examples.images[..., ::-1].copy())
-        mean = (presence + _encode_presence(runtime, mirrored)) / 2
-        mirrored_errors = len(find_wrong(examples, mean).images)
+        total = presence + _encode_presence(runtime, mirrored)
+        mirrored_errors = len(find_wrong(examples, total / np.float32(2)).images)
     return Scores(
         split=split,
         images=len(presence),
