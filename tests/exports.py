@@ -127,4 +127,4 @@ EXPORTS: dict[str, Callable[[Path], object]] = {
         if name not in {"dynamic", "matrix"}
     },
 }
-"""What writes each bundle of the tests, those that take longest first."""
+"""What writes each bundle of the tests; most of them wait for `mnist`."""

@@ -302,8 +302,8 @@ def score_single(
     mirrored_errors = None
     if mirror:
         mirrored = examples._replace(images=examples.images[..., ::-1].copy())
-        total = presence + _encode_presence(runtime, mirrored)
-        mirrored_errors = len(find_wrong(examples, total / np.float32(2)).images)
+        twice_the_mean = presence + _encode_presence(runtime, mirrored)
+        mirrored_errors = len(find_wrong(examples, twice_the_mean).images)
     return Scores(
         split=split,
         images=len(presence),

@@ -387,8 +387,6 @@ class RivalsAnswer(Answer):
     fit: FitReport
     input: Image.Image
     """The image as the network saw it."""
-    count: int
-    """Number of classes."""
     classes: list[Rival]
     """The classes, the most present first."""
     best_drawn: int

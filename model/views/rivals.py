@@ -85,7 +85,6 @@ class RivalsAnswer(CapsuleAnswer):
     """The reconstructions of several classes, the most present class first."""
 
     input: DataUrl = Field(description="The image as the network saw it.")
-    count: int = Field(description="Number of classes.")
     classes: list[Rival] = Field(description="The classes, the most present first.")
     best_drawn: int = Field(description="The label with the smallest error among these.")
     presence: Inner[str]
@@ -115,7 +114,6 @@ async def rivals(net: Net, query: RivalsQuery, picture: Prepared) -> RivalsAnswe
     return RivalsAnswer(
         **answer_fields(net.manifest, encoded.capsule()),
         input=picture.image,
-        count=len(classes),
         classes=classes,
         best_drawn=int(labels[errors.argmin()]),
         presence=net.manifest.presence,

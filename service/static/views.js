@@ -128,11 +128,10 @@ export async function drawView(view, scene, wanted) {
     const { model } = scene;
     const used = DRAWN[name]?.used?.(answer) ?? answer;
     for (const one of controls) one.use(used[one.name]);
-    const leave = [...(NOTED[name] ?? []), ...controls.map((one) => one.name)];
     const note = NOTES[name]?.(answer, model);
     const parts = DRAWN[name]
       ? DRAWN[name].draw(answer, scene)
-      : renderAnswer(schema, answer, { names: model.class_names, presence: model.presence, leave });
+      : renderAnswer(schema, answer, { names: model.class_names, presence: model.presence, leave: NOTED[name] });
     return [...(note ? [make("p", { class: "lead finding" }, note)] : []), ...parts];
   }
 
