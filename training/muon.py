@@ -44,8 +44,8 @@ class Muon(torch.optim.Optimizer):
     def set_rates(self, *, convolutions: float, votes: float, decay: float = 0.0) -> None:
         """Set the learning rates of the next step, and the share that each weight loses in it."""
         for group in self.param_groups:
-            group["lr"] = votes if group["count"] else convolutions
-            group["decay"] = decay
+            set_rate(group, "lr", votes if group["count"] else convolutions)
+            set_rate(group, "decay", decay)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002
@@ -60,7 +60,19 @@ class Muon(torch.optim.Optimizer):
                 state["momentum"].lerp_(weight.grad, 1 - group["momentum"])
                 ahead = weight.grad.lerp(state["momentum"], group["momentum"])
                 weight.mul_(1 - group["decay"])
-                weight.add_(_step(ahead, group["count"]), alpha=-group["lr"])
+                weight.sub_(_step(ahead, group["count"]) * group["lr"])
+
+
+def set_rate(group: dict[str, Any], name: str, value: float) -> None:
+    """Set a rate of an optimiser's group; on a GPU in place, where a recorded step reads it."""
+    device = group["params"][0].device if group["params"] else torch.device("cpu")
+    if device.type != "cuda":
+        group[name] = value
+        return
+    rate = group[name]
+    if not isinstance(rate, Tensor) or rate.device != device:
+        group[name] = rate = torch.zeros((), device=device)
+    rate.fill_(value)
 
 
 def matrices_of(network: nn.Module, *, convolutions: bool, votes: bool) -> dict[Tensor, int]:

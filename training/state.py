@@ -30,7 +30,7 @@ from model.preprocess import WHITE
 from training.data.datasets import Examples
 from training.data.folder import digest_names
 from training.device import convolution_precision, device_name
-from training.muon import Muon, matrices_of
+from training.muon import Muon, matrices_of, set_rate
 from training.pretrained import PublishedWeights, load_weights
 from training.provenance import Run, runs_of
 from training.recipes import Recipe, recipe_of
@@ -236,6 +236,7 @@ class TrainingState:
     def __init__(self, plan: Plan, *, device: torch.device) -> None:
         self._plan = plan
         self._device_name = device_name(device)
+        self._on_gpu = device.type == "cuda"
         recipe = plan.recipe
         self._precision = convolution_precision(recipe.convolutions, device)
         torch.manual_seed(plan.seed)
@@ -281,6 +282,7 @@ class TrainingState:
             eps=1e-8,
             weight_decay=0.0,
             fused=True,
+            capturable=self._on_gpu,
         )
         decay = recipe.average_decay
         self._average = RunningAverage(self.network, decay=decay) if decay else None
@@ -314,12 +316,14 @@ class TrainingState:
             self._average.fit_statistics(images, fixed)
 
     def begin_step(self, rate: float) -> None:
-        """Prepare a step: set the learning rates, seed dropout, set training mode.
+        """Prepare a step: set all rates, seed dropout, set training mode.
 
         `rate` is Adam's; Muon's follow it.
         """
         for group in self.optimiser.param_groups:
-            group["lr"] = rate * group.get("factor", 1.0)
+            set_rate(group, "lr", rate * group.get("factor", 1.0))
+        if self._average is not None:
+            self._average.set_share(self.run.steps)
         if self.muon is not None:
             recipe = self._plan.recipe
             self.muon.set_rates(
@@ -332,14 +336,17 @@ class TrainingState:
         for module in self._frozen:
             module.eval()
 
-    def end_step(self) -> None:
-        """Step the optimisers, update the average, count the step."""
+    def move(self) -> None:
+        """Step the optimisers, and update the average, with the rates that `begin_step` set."""
         self.optimiser.step()
         if self.muon is not None:
             self.muon.step()
-        run = self.run
         if self._average is not None:
-            self._average.add(self.network, step=run.steps)
+            self._average.add(self.network)
+
+    def end_step(self) -> None:
+        """Count the step."""
+        run = self.run
         self.run = replace(
             run,
             steps=run.steps + 1,
@@ -454,6 +461,8 @@ class TrainingState:
             self.result.load_state_dict(saved.network)
             if saved.optimiser:
                 self.optimiser.load_state_dict(saved.optimiser)
+                for group in self.optimiser.param_groups:  # it may have been saved elsewhere
+                    group["capturable"] = self._on_gpu
             if saved.muon and self.muon is not None:
                 self.muon.load_state_dict(saved.muon)
         except (RuntimeError, ValueError, KeyError) as error:
@@ -484,13 +493,17 @@ class RunningAverage:
     def __init__(self, network: Network, *, decay: float) -> None:
         self.network = deepcopy(network).requires_grad_(False).eval()
         self._decay = decay
+        self._share = torch.ones((), device=next(network.parameters()).device)
+
+    def set_share(self, step: int) -> None:
+        """Set the share of the weights after a step, counted from zero, in the average."""
+        self._share.fill_(max(1 - self._decay, 10 / (10 + step)))
 
     @torch.no_grad()
-    def add(self, network: Network, *, step: int) -> None:
-        """Add the weights after a step, counted from zero, and copy all statistics."""
-        share = max(1 - self._decay, 10 / (10 + step))
+    def add(self, network: Network) -> None:
+        """Add the weights with their share, and copy all statistics."""
         for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
-            average.lerp_(weight, share)
+            average.lerp_(weight, self._share)
         for copy, buffer in zip(self.network.buffers(), network.buffers(), strict=True):
             copy.copy_(buffer)
 

@@ -18,6 +18,7 @@ from training.device import Processes
 from training.losses import Losses, total_loss
 from training.metrics import CLASS_ERROR, VALIDATION_ERROR, Meter, RunLog
 from training.recipes import Recipe
+from training.replay import Replay, Work
 from training.state import Plan, TrainingError, TrainingState
 from training.tasks import PREVIEW, TASKS
 
@@ -35,6 +36,7 @@ class Trainer:
         resume: continue from the directory's checkpoint instead of starting anew.
         processes: those that share each batch; one alone by default. Batch normalisation is over
             each one's own share.
+        replay: on a GPU, one process records a step as a CUDA graph and launches that.
         tensorboard: whether to write metrics for TensorBoard as well.
 
     Raises:
@@ -51,6 +53,7 @@ class Trainer:
         device: torch.device,
         resume: bool = False,
         processes: Processes = _ALONE,
+        replay: bool = True,
         tensorboard: bool = False,
     ) -> None:
         if processes.count > plan.recipe.batch_size:
@@ -80,6 +83,9 @@ class Trainer:
         self._stop_percent: float | None = None
         kind = TASKS[plan.recipe.task]
         self.task = kind(plan.recipe, plan.training, seed=plan.seed, device=device)
+        records = replay and device.type == "cuda" and processes.count == 1
+        self.work: Work = Replay(self._work, device=device) if records else self._work
+        """What a step does on the device."""
 
     @property
     def network(self) -> Network:
@@ -167,14 +173,13 @@ class Trainer:
 
         Returns:
             terms of the loss, detached scalars on the training device: this process's part of the
-            batch's means, so that those of all processes add up to them.
+            batch's means, so that those of all processes add up to them. The next step may
+            overwrite them.
         """
         recipe, done = self.plan.recipe, self.done_steps
         self.state.begin_step(learning_rate(recipe, done, total=self.total_steps))
         rows = self.processes.share(self.task.batches.rows(done))
-        losses = self._descend(rows, torch.full((), float(done), device=self.device))
-        gradients = [weight.grad for weight in self.network.parameters()]
-        self.processes.add_up([gradient for gradient in gradients if gradient is not None])
+        losses = self.work(rows, torch.full((), float(done), device=self.device))
         self.state.end_step()
         return losses
 
@@ -193,6 +198,14 @@ class Trainer:
         if self.processes.leads:
             self._fit_statistics()
             self.state.save(examples=len(self.task.batches), complete=self.complete)
+
+    def _work(self, rows: Tensor, step: Tensor) -> Losses:
+        """Compute gradients from some rows of a batch, and move the weights."""
+        losses = self._descend(rows, step)
+        gradients = [weight.grad for weight in self.network.parameters()]
+        self.processes.add_up([gradient for gradient in gradients if gradient is not None])
+        self.state.move()
+        return losses
 
     def _descend(self, rows: Tensor, step: Tensor) -> Losses:
         """Losses of some rows of a batch at a step, as parts of its means; leaves gradients."""
@@ -217,7 +230,7 @@ class Trainer:
             step=self.done_steps,
             epoch=self._epoch,
             **losses,
-            learning_rate=self.state.optimiser.param_groups[0]["lr"],
+            learning_rate=float(self.state.optimiser.param_groups[0]["lr"]),
             images_per_s=steps_per_s * self.plan.recipe.batch_size,
             seconds=self.state.run.seconds,
         )

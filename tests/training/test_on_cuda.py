@@ -18,6 +18,7 @@ from model.capsnet.stem import Conv
 from training.data.datasets import Examples
 from training.device import choose_device
 from training.recipes import Recipe
+from training.replay import WARM_UP_STEPS, Replay
 from training.state import CHECKPOINT, Checkpoint, Plan
 from training.trainer import Trainer
 
@@ -38,6 +39,8 @@ RECIPES = {
     ),
     "averaged": replace(PLAIN, average_decay=0.9, flip=True),
     "distorted": replace(PLAIN, affine=0.5, elastic_px=1),
+    "half distorted": replace(PLAIN, affine=0.5, distorted_share=0.5),
+    "Muon": replace(PLAIN, muon_rate=0.03, muon_votes=0.2, weight_decay=0.1),
     "bfloat16 votes": replace(PLAIN, votes="bfloat16"),
     "frozen": replace(PLAIN, frozen=("stem.", "primary.")),
     "batch normalisation": replace(PLAIN, network=AttentionConfig(**SIZES)),
@@ -73,9 +76,12 @@ def recipe(request: pytest.FixtureRequest) -> Recipe:
     return RECIPES[request.param]
 
 
-def begin(recipe: Recipe, bars: Examples, directory: Path, *, resume: bool = False) -> Trainer:
-    device = torch.device("cuda", torch.cuda.current_device())
-    return Trainer(Plan(recipe, 1, bars, None, directory), device=device, resume=resume)
+def begin(recipe: Recipe, bars: Examples, directory: Path, **options: bool) -> Trainer:
+    return Trainer(Plan(recipe, 1, bars, None, directory), device=current(), **options)
+
+
+def current() -> torch.device:
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 def test_a_step_is_about_the_cpus(recipe: Recipe, bars: Examples, tmp_path: Path) -> None:
@@ -114,3 +120,38 @@ def test_a_run_resumes(recipe: Recipe, bars: Examples, tmp_path: Path) -> None:
     resumed = begin(recipe, bars, tmp_path, resume=True)
     assert resumed.run(log_every=10)
     assert resumed.total_steps == Checkpoint.load(tmp_path / CHECKPOINT).run.steps
+
+
+def test_a_recorded_step_does_what_a_usual_one_does(
+    recipe: Recipe, bars: Examples, tmp_path: Path
+) -> None:
+    """Losses stay together over steps with their own images, rates and shares of the average."""
+    recorded = begin(recipe, bars, tmp_path / "recorded")
+    usual = begin(recipe, bars, tmp_path / "usual", replay=False)
+    for _ in range(WARM_UP_STEPS + 4):
+        expected = {name: float(loss) for name, loss in usual.step().items()}
+        actual = {name: float(loss) for name, loss in recorded.step().items()}
+        assert expected == pytest.approx(actual, rel=5e-2, abs=1e-2)
+    assert isinstance(recorded.work, Replay)
+    assert recorded.work.recorded
+    for own, other in zip(
+        recorded.state.result.parameters(), usual.state.result.parameters(), strict=True
+    ):
+        torch.testing.assert_close(own, other, rtol=5e-2, atol=2e-2)
+
+
+def test_work_that_waits_for_the_gpu_runs_as_usual() -> None:
+    """It cannot be recorded. A warning says so once, and no step is lost."""
+    sums = []
+
+    def work(rows: torch.Tensor, step: torch.Tensor) -> dict[str, torch.Tensor]:
+        sums.append(rows.sum().item())
+        return {"loss": step + 1}
+
+    replay = Replay(work, device=current())
+    steps = [torch.tensor(float(step), device=current()) for step in range(WARM_UP_STEPS + 3)]
+    with pytest.warns(UserWarning, match="not recorded as a CUDA graph") as warned:
+        losses = [float(replay(step.expand(2), step)["loss"]) for step in steps]
+    assert 1 == len(warned)
+    assert list(range(1, WARM_UP_STEPS + 4)) == losses
+    assert [2 * step for step in range(WARM_UP_STEPS + 3)] == sums

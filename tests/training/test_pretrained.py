@@ -161,6 +161,7 @@ def test_published_weights_are_frozen_or_trained_slowly(
     state.begin_step(1e-3)
     poses = state.network(torch.rand(4, 3, 96, 96)).poses
     (poses - 1).square().sum().backward()
+    state.move()
     state.end_step()
     moved = {
         name for name, value in stem.state_dict().items() if not torch.equal(value, before[name])

@@ -284,11 +284,11 @@ def distort_some(images: Tensor, numbers: Tensor, recipe: Augmentation) -> Tenso
     """Distort, as `distort` does, the recipe's share of the images."""
     if recipe.distorted_share == 1:
         return distort(images, numbers, recipe)
-    steps = torch.arange(len(images) + 1, device=images.device) * recipe.distorted_share
-    chosen = steps.floor().diff() > 0
-    images = images.clone()
-    images[chosen] = distort(images[chosen], numbers[chosen], recipe)
-    return images
+    count = math.floor(len(images) * recipe.distorted_share)
+    numbered = torch.arange(1, count + 1, dtype=torch.float64, device=images.device)
+    chosen = (numbered / recipe.distorted_share).ceil().long() - 1
+    distorted = distort(images[chosen], numbers[chosen], recipe)
+    return images.index_copy(0, chosen, distorted)
 
 
 def distort(images: Tensor, numbers: Tensor, recipe: Augmentation) -> Tensor:
