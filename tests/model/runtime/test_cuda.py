@@ -104,7 +104,7 @@ def test_every_option_reaches_the_provider() -> None:
     [("heuristic", "EXHAUSTIVE"), ("default", "DEFAULT"), ("exhaustive", "EXHAUSTIVE")],
 )
 def test_half_precision_never_searches_by_heuristic(asked: ConvSearch, used: str) -> None:
-    """cuDNN has no heuristic for large kernels in float16, and the encoder would not start."""
+    """With it, cuDNN finds no large convolutions in float16, and the encoder would not start."""
     options = CudaOptions(precision="half", conv_search=asked).for_provider(graphs=True)
     assert used == options["cudnn_conv_algo_search"]
 
