@@ -68,7 +68,7 @@ class CudaOptions:
 
     @property
     def _search(self) -> ConvSearch:
-        """Exhaustive where cuDNN 9.19 finds no algorithm by heuristic: for 9x9 kernels in float16."""
+        """Exhaustive where cuDNN 9.19 finds nothing by heuristic: 9x9 kernels in float16."""
         by_heuristic = self.conv_search == "heuristic"
         return "exhaustive" if by_heuristic and self.precision == "half" else self.conv_search
 
