@@ -28,7 +28,6 @@ SETTINGS = {
     "TF32": CudaOptions(tf32=True),
     "half": CudaOptions(precision="half"),
     "half, no graphs": CudaOptions(precision="half", graphs=False),
-    "half, exhaustive search": CudaOptions(precision="half", conv_search="exhaustive"),
 }
 MIN_TURN_S = 0.2
 """Shorter calls are repeated until a turn lasts about this long."""

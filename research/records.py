@@ -21,7 +21,10 @@ _ROOT = Path(__file__).parents[1]
 _CODE = (
     "model/capsnet/**/*.py",
     "training/data/*.py",
-    *(f"training/{name}.py" for name in ("device", "losses", "muon", "state", "tasks", "trainer")),
+    *(
+        f"training/{name}.py"
+        for name in ("device", "losses", "muon", "replay", "state", "tasks", "trainer")
+    ),
     *(f"research/{name}.py" for name in ("controls", "protocols", "run", "transforms")),
 )
 """The modules that decide what a row scores."""

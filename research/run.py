@@ -19,7 +19,6 @@ from research.rows import Row
 from training.answers import is_wrong, measure_presence
 from training.data.datasets import Examples
 from training.data.pairs import EPOCH_PAIRS
-from training.device import device_name
 from training.provenance import TestRead, record_read
 from training.state import Plan, TrainingError
 from training.statistics import design_effect
@@ -168,7 +167,7 @@ def run_row(
             images=row.images,
             split=row.split,
             minutes=round(run.seconds / 60, 1),
-            device=device_name(device),
+            device=", ".join(run.devices),
             recipe=recipe_digest(row),
             code=code_digest(),
             trained_images=run.images if stops else 0,

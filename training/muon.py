@@ -64,7 +64,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def set_rate(group: dict[str, Any], name: str, value: float) -> None:
-    """Set a rate of an optimiser's group; on a GPU in place, where a recorded step reads it."""
+    """Set a rate of an optimiser's group; on a GPU in place, where a captured step reads it."""
     device = group["params"][0].device if group["params"] else torch.device("cpu")
     if device.type != "cuda":
         group[name] = value

@@ -286,7 +286,7 @@ _DRAWN: dict[str, Any] = {
 clothes no errors. A quarter of each batch is enough, because decoding takes most of the time."""
 _UP: dict[str, Any] = {"decoder_hidden": (256,), "decoder_channels": (64, 32, 16)}
 _CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True}
-_MNIST = Recipe("mnist", epochs=120, warmup_steps=500, **_DISTORTED)
+_MNIST = Recipe("mnist", epochs=100, warmup_steps=500, **_DISTORTED)
 _COMPACT = DynamicConfig(
     stem=(Conv(64, 9, 2),), primary_types=8, primary_kernel=5, primary_stride=1
 )
@@ -301,9 +301,9 @@ _MNIST_COMPACT = replace(
 _ATTENTION = Recipe(
     "mnist-attention",
     network=AttentionConfig(**_UP),
-    epochs=24,
+    epochs=40,
     learning_rate=2e-3,
-    **_DRAWN,
+    **_DRAWN | {"mse_weight": 8.0, "reconstruction_share": 0.5},
     **_BATCH_64,
     **_DISTORTED,
     **_BFLOAT16,
@@ -322,6 +322,10 @@ _MULTIMNIST = Recipe(
 _RESIDUAL_STEM = (
     *(Conv(32, 5, 2), Conv(64, 3), Residual()),
     *(Conv(128, 3, 2), Residual(), Residual(), Conv(64, 1, activation="none")),
+)
+_WIDE_STEM = (
+    *(Conv(48, 5, 2), Conv(96, 3), Residual()),
+    *(Conv(96, 3, 2), Residual(), Residual(), Conv(160, 1, activation="none")),
 )
 
 
@@ -392,10 +396,12 @@ _PRESETS = (
         name="multimnist-attention",
         task="pairs",
         network=AttentionConfig(
-            height=36, width=36, stem=_RESIDUAL_STEM, norm_first=True, primary="spatial", **_UP
+            height=36, width=36, stem=_WIDE_STEM, norm_first=True, primary="spatial", **_UP
         ),
-        epochs=36,
+        epochs=64,
+        batch_size=128,
         shift_px=4,
+        **_DRAWN,
         **_MUON,
         **_UNDISTORTED,
     ),
@@ -405,11 +411,12 @@ _PRESETS = (
         network=AttentionConfig(
             stem=_stages(48, 160, 160), norm_first=True, primary="spatial", **_UP
         ),
-        epochs=20,
+        epochs=40,
         batch_size=128,
         pad="reflect",
         flip_alternates=True,
         muon_rate=0.03,
+        **_DRAWN,
         **_CLOTHES,
         **_UNDISTORTED,
     ),
@@ -418,7 +425,7 @@ _PRESETS = (
         name="cifar10",
         dataset="cifar-10",
         network=replace(_PICTURE_NETWORK, stem=_stages(64, 192, 192)),
-        epochs=24,
+        epochs=40,
         batch_size=128,
         shift_px=4,
         flip_alternates=True,

@@ -36,7 +36,7 @@ class Trainer:
         resume: continue from the directory's checkpoint instead of starting anew.
         processes: those that share each batch; one alone by default. Batch normalisation is over
             each one's own share.
-        replay: on a GPU, one process records a step as a CUDA graph and launches that.
+        replay: on a GPU, a process that trains alone replays its steps as a CUDA graph.
         tensorboard: whether to write metrics for TensorBoard as well.
 
     Raises:
@@ -83,8 +83,8 @@ class Trainer:
         self._stop_percent: float | None = None
         kind = TASKS[plan.recipe.task]
         self.task = kind(plan.recipe, plan.training, seed=plan.seed, device=device)
-        records = replay and device.type == "cuda" and processes.count == 1
-        self.work: Work = Replay(self._work, device=device) if records else self._work
+        replays = replay and device.type == "cuda" and processes.count == 1
+        self.work: Work = Replay(self._work, device=device) if replays else self._work
         """What a step does on the device."""
 
     @property

@@ -31,6 +31,9 @@ ConvSearch = Literal["heuristic", "exhaustive", "default"]
 ArenaGrowth = Literal["as-requested", "power-of-two"]
 
 PROVIDER = "CUDAExecutionProvider"
+_ERRORS = 3
+"""The severity from which onnxruntime logs. Version 1.31 warns at each session that no plugin
+provides CUDA, although the CUDA provider that it has built in works."""
 _ARENA_STRATEGIES = {"as-requested": "kSameAsRequested", "power-of-two": "kNextPowerOfTwo"}
 
 
@@ -58,9 +61,16 @@ class CudaOptions:
     graphs: bool = True
     """Capture each bucket as a CUDA graph."""
     conv_search: ConvSearch = "heuristic"
+    """How cuDNN chooses its algorithms. In half precision, `heuristic` stands for `exhaustive`."""
     arena_growth: ArenaGrowth = "as-requested"
     memory_limit_bytes: int = 0
     """The limit of each session's memory arena; 0 sets none."""
+
+    @property
+    def _search(self) -> ConvSearch:
+        """Exhaustive where cuDNN 9.19 finds nothing by heuristic: 9x9 kernels in float16."""
+        by_heuristic = self.conv_search == "heuristic"
+        return "exhaustive" if by_heuristic and self.precision == "half" else self.conv_search
 
     def for_provider(self, *, graphs: bool) -> dict[str, str]:
         """The options in onnxruntime's words."""
@@ -68,7 +78,7 @@ class CudaOptions:
             "device_id": str(self.device_id),
             "use_tf32": str(int(self.tf32)),
             "enable_cuda_graph": str(int(graphs)),
-            "cudnn_conv_algo_search": self.conv_search.upper(),
+            "cudnn_conv_algo_search": self._search.upper(),
             "arena_extend_strategy": _ARENA_STRATEGIES[self.arena_growth],
         }
         if self.memory_limit_bytes:
@@ -87,6 +97,7 @@ class CudaDevice:
         if PROVIDER not in onnxruntime.get_available_providers():
             raise DeviceError("this onnxruntime has no CUDA provider; install the gpu extra")
         find_driver()
+        onnxruntime.set_default_logger_severity(_ERRORS)
         onnxruntime.preload_dlls(directory="")
         self.options = options
         self.location = ("cuda", options.device_id)

@@ -122,26 +122,26 @@ def test_a_run_resumes(recipe: Recipe, bars: Examples, tmp_path: Path) -> None:
     assert resumed.total_steps == Checkpoint.load(tmp_path / CHECKPOINT).run.steps
 
 
-def test_a_recorded_step_does_what_a_usual_one_does(
+def test_a_replayed_step_does_what_a_usual_one_does(
     recipe: Recipe, bars: Examples, tmp_path: Path
 ) -> None:
     """Losses stay together over steps with their own images, rates and shares of the average."""
-    recorded = begin(recipe, bars, tmp_path / "recorded")
+    replayed = begin(recipe, bars, tmp_path / "replayed")
     usual = begin(recipe, bars, tmp_path / "usual", replay=False)
     for _ in range(WARM_UP_STEPS + 4):
         expected = {name: float(loss) for name, loss in usual.step().items()}
-        actual = {name: float(loss) for name, loss in recorded.step().items()}
+        actual = {name: float(loss) for name, loss in replayed.step().items()}
         assert expected == pytest.approx(actual, rel=5e-2, abs=1e-2)
-    assert isinstance(recorded.work, Replay)
-    assert recorded.work.recorded
+    assert isinstance(replayed.work, Replay)
+    assert replayed.work.captured
     for own, other in zip(
-        recorded.state.result.parameters(), usual.state.result.parameters(), strict=True
+        replayed.state.result.parameters(), usual.state.result.parameters(), strict=True
     ):
         torch.testing.assert_close(own, other, rtol=5e-2, atol=2e-2)
 
 
 def test_work_that_waits_for_the_gpu_runs_as_usual() -> None:
-    """It cannot be recorded. A warning says so once, and no step is lost."""
+    """It cannot be captured. A warning says so once, and no step is lost."""
     sums = []
 
     def work(rows: torch.Tensor, step: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -150,7 +150,7 @@ def test_work_that_waits_for_the_gpu_runs_as_usual() -> None:
 
     replay = Replay(work, device=current())
     steps = [torch.tensor(float(step), device=current()) for step in range(WARM_UP_STEPS + 3)]
-    with pytest.warns(UserWarning, match="not recorded as a CUDA graph") as warned:
+    with pytest.warns(UserWarning, match="not captured as a CUDA graph") as warned:
         losses = [float(replay(step.expand(2), step)["loss"]) for step in steps]
     assert 1 == len(warned)
     assert list(range(1, WARM_UP_STEPS + 4)) == losses

@@ -15,7 +15,7 @@ from onnxruntime import InferenceSession
 from model.bundle import Bundle
 from model.runtime import DeviceError, DeviceLostError, Runtime, cuda
 from model.runtime.cpu import PROVIDER, open_session
-from model.runtime.cuda import CudaDevice, CudaOptions
+from model.runtime.cuda import ConvSearch, CudaDevice, CudaOptions
 
 IMAGES = np.zeros((3, 1, 28, 28), np.float32)
 
@@ -97,6 +97,16 @@ def test_every_option_reaches_the_provider() -> None:
         "gpu_mem_limit": "1000000000",
     }
     assert expected == options.for_provider(graphs=False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "used"),
+    [("heuristic", "EXHAUSTIVE"), ("default", "DEFAULT"), ("exhaustive", "EXHAUSTIVE")],
+)
+def test_half_precision_never_searches_by_heuristic(asked: ConvSearch, used: str) -> None:
+    """With it, cuDNN finds no large convolutions in float16, and the encoder would not start."""
+    options = CudaOptions(precision="half", conv_search=asked).for_provider(graphs=True)
+    assert used == options["cudnn_conv_algo_search"]
 
 
 @pytest.mark.usefixtures("stand_in")
