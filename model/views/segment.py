@@ -30,7 +30,7 @@ from model.views.view import Suited, View
 MAX_SEGMENTS = 100
 PRESENT = 0.2
 """The length from which `count=auto` may take a class for present."""
-EXPLAINED = 0.04
+EXPLAINED = 0.055
 """`count=auto` keeps a class if its length times the share of the squared brightness that it
 explains exceeds this."""
 

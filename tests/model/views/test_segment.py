@@ -41,9 +41,9 @@ def test_what_explains_nothing_more_is_left_out() -> None:
 
 @pytest.mark.parametrize(("length", "found"), [(0.9, [0, 1]), (0.3, [0])])
 def test_a_short_capsule_must_explain_more(length: float, found: list[int]) -> None:
-    """One pixel of twenty, a share of 0.05, is enough for a long capsule alone."""
-    assert 0.3 * 0.05 < EXPLAINED < 0.9 * 0.05
-    assert found == find([0.95, length], strokes(slice(0, 10), slice(10, 11)))
+    """Two pixels of twenty, a share of 0.1, are enough for a long capsule alone."""
+    assert 0.3 * 0.1 < EXPLAINED < 0.9 * 0.1
+    assert found == find([0.95, length], strokes(slice(0, 10), slice(10, 12)))
 
 
 @pytest.mark.parametrize("brightness", [0.0, 0.09])
