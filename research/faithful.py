@@ -54,7 +54,7 @@ FAITHFUL = Table(
         ),
         Row(
             "faithful-sabour-80",
-            "the same, 80 epochs, in which the rate falls as far",
+            "the same in 80 epochs: the rate falls 8 times as fast",
             replace(_SABOUR, decay_steps=_SABOUR.decay_steps * 80 // _SABOUR_EPOCHS),
             80 * _MNIST,
         ),

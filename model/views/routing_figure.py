@@ -34,8 +34,8 @@ def draw_routing(answer: RoutingAnswer, query: RoutingQuery) -> bytes:
     In the iterations' panels every cell of the grid is a square around the middle of what its
     capsules see: orange where they support the class, blue where they oppose it, all panels on the
     scale below them. In that of the votes, each dot is a vote, larger and darker the more it
-    weighs, blue if its weight is negative. The rows of hidden layers have a map of each capsule
-    type for each iteration, darker the more active.
+    weighs, blue if its weight is negative; the plus is their mean. The rows of hidden layers have a
+    map of each capsule type for each iteration, darker the more active.
     """
     hidden = answer.hidden
     rows = 1 + len(hidden)
@@ -83,7 +83,8 @@ def _fill_classes(panels: Sequence[Axes], answer: RoutingAnswer) -> float:
         axes = _show(panels[step], f"iteration {step + 1}\n{figures} {state.lengths[label]:.2f}")
         _draw_support(axes, answer, support / strongest)
     spread = 100 * float(answer.votes.explained.sum())
-    title = f"votes for {answer.class_name}, in 2-D\n{spread:.0f} % of the spread is visible"
+    title = f"votes for {answer.class_name}: {spread:.0f} % of their spread"
+    title += "\nin 2-D; square roots of distances"
     _draw_votes(_show(panels[len(maps)], title), answer.points, answer.weights)
     return strongest
 
@@ -120,13 +121,19 @@ def _draw_scale(axes: Axes, strongest: float) -> None:
 
 
 def _draw_votes(axes: Axes, points: Floats, weights: Floats) -> None:
-    """Draw votes (I, 2) as dots around their mean by weights (I,)."""
+    """Draw votes (I, 2) as dots around their mean by weights (I,).
+
+    Distances from the mean are drawn as their square roots: one vote may lie fifty times as far out
+    as most.
+    """
     sizes = np.abs(weights)
     share: Any = sizes / (sizes.max() or 1.0)  # alpha takes arrays
+    distances = np.linalg.norm(points, axis=1, keepdims=True)
+    points = points / np.sqrt(np.maximum(distances, np.finfo(np.float32).tiny))
     reach = float(np.abs(points).max()) * 1.08 or 1.0
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
     colour = [_VOTE if weight >= 0 else _SUBTRACTED for weight in weights]
-    size, alpha = 0.5 + 6 * share, 0.08 + 0.43 * share
+    size, alpha = 2 + 7 * share, 0.25 + 0.5 * share
     axes.scatter(points[:, 0], points[:, 1], s=size, c=colour, alpha=alpha, linewidths=0)
     axes.plot(0, 0, "+", color=_MEAN)
 
