@@ -114,14 +114,14 @@ def measure_all(
     say: Callable[[str], None],
 ) -> None:
     """Attack networks on test images, and add the results to the file; reads go on record."""
-    measured = read(docs_dir)
     for one in open_attacked(names, bundles):
         say(f"{one.name}: attacked")
         dataset = DATASETS[one.recipe.dataset]
         training, test = (load(dataset, split, data_dir) for split in ("train", "test"))
-        measured[one.name] = measure(one, training, test)
+        found = measure(one, training, test)
         if one.bundle:
-            _record(one.bundle, measured[one.name], bundles)
+            _record(one.bundle, found, bundles)
+        measured = {**read(docs_dir), one.name: found}  # others may have written by now
         ordered = {key: measured[key] for key in sorted(measured)}
         (docs_dir / MEASURED).write_text(f"{json.dumps(ordered, indent=1)}\n")
 
