@@ -21,7 +21,7 @@ from tools.slider import ROUTE, save_slider
 
 FIGURES = {
     "routing-4.png": "/routing?model=mnist&scale=5",
-    "sweep-4.png": "/sweep?model=mnist-attention&dims=2&dims=5&dims=10",
+    "sweep-4.png": "/sweep?model=mnist&dims=2&dims=6&dims=15",
     "occlusion-4.png": "/occlusion?model=mnist-attention",
     "neighbours-4.png": "/neighbours?model=mnist-compact",
     "turned-4.png": "/equivariance?model=mnist&transform=turn&start=-60&stop=60",

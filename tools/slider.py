@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from model.canvas import ACCENT, INK, MARGIN, PAPER, font, signed
 
-ROUTE = "/sweep?model=mnist-attention&dims=5&dims=2&dims=10&step=0.025"
+ROUTE = "/sweep?model=mnist&dims=2&dims=6&dims=15&step=0.025"
 """What is asked about the picture."""
 _SIDE, _TRACK, _TOP = 196, 170, 30
 """Pixels of a picture's side, of a slider, and above the pictures."""

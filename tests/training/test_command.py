@@ -261,7 +261,7 @@ def test_presets_are_listed() -> None:
     """With family, data set, epochs and parameters."""
     lines = CliRunner().invoke(__main__.app, ["presets"]).output.splitlines()
     assert any(re.match(r" *pictures +attention +--data FOLDER +30 ", line) for line in lines)
-    assert ["mnist", "dynamic", "mnist", "120", "8,215,568"] in [line.split() for line in lines]
+    assert ["mnist", "dynamic", "mnist", "100", "8,215,568"] in [line.split() for line in lines]
     assert len(PRESETS) == len(lines) - 1
 
 

@@ -18,6 +18,7 @@ from service.http.keys import Access
 from service.http.negotiation import JSON, PNG
 from service.pictures import SAMPLES
 from service.settings import Settings
+from tests.answers import differences
 from tools.examples import ADMIN_KEY, Json, call, no_reload, operations
 
 WITH_ADMIN_KEY = Settings(admin_keys=(SecretStr(ADMIN_KEY),))
@@ -165,18 +166,6 @@ def test_all_ways_of_sending_work(path: str, document: Json, client: TestClient)
     bodies = [{}, {"files": {"file": image}}, *({"content": image, "headers": one} for one in raw)]
     first, *others = (call(client, "post", path, operation, **body).json() for body in bodies)
     assert [] == [fault for other in others for fault in differences(first, other)]
-
-
-def differences(one: Json, other: Json, path: str = "") -> Iterator[str]:
-    """Where two answers differ by more than rounding."""
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        for key, value in one.items():
-            yield from differences(value, other[key], f"{path}.{key}")
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for place, (first, second) in enumerate(zip(one, other, strict=True)):
-            yield from differences(first, second, f"{path}[{place}]")
-    elif one != (pytest.approx(other, abs=1e-4) if isinstance(other, int | float) else other):
-        yield f"{path}: {one} and {other}"
 
 
 REFUSED = {
