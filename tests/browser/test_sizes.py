@@ -52,6 +52,24 @@ FAULTS = """() => {
   return faults;
 }"""
 
+BROKEN_WORDS = """() => {
+  const broken = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode, part = node.parentElement;
+    if (!part.checkVisibility() || part.closest(".unseen, select")) continue;
+    for (const { 0: word, index } of node.textContent.matchAll(/[a-z]{2,12}/gi)) {
+      const range = document.createRange();
+      range.setStart(node, index);
+      range.setEnd(node, index + word.length);
+      const lines = new Set([...range.getClientRects()].map(({ top }) => Math.round(top)));
+      if (lines.size > 1) broken.push(word);
+    }
+  }
+  return broken;
+}"""
+"""Short words of which a part is on the next line."""
+
 
 def box_of(part: Locator, window: dict[str, int]) -> tuple[int, int, int, int]:
     """The left, top, right and bottom of a part, all of which must be in the window."""
@@ -133,3 +151,11 @@ def test_each_lens_can_be_read(size: str, browser: Browser, service_url: str) ->
             playground.settle()
             assert [] == page.evaluate(FAULTS), transform
         assert [] == playground.complaints
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_short_word_is_broken(size: str, browser: Browser, service_url: str) -> None:
+    """Long names of classes may go on in the next line, `network` may not."""
+    with open_playground(browser, service_url, **SIZES[size]) as playground:
+        playground.take_sample(4)
+        assert [] == playground.page.evaluate(BROKEN_WORDS)
