@@ -319,14 +319,13 @@ _MULTIMNIST = Recipe(
     mse_weight=0.0005 * 36 * 36,
 )
 
-_RESIDUAL_STEM = (
-    *(Conv(32, 5, 2), Conv(64, 3), Residual()),
-    *(Conv(128, 3, 2), Residual(), Residual(), Conv(64, 1, activation="none")),
-)
-_WIDE_STEM = (
-    *(Conv(48, 5, 2), Conv(96, 3), Residual()),
-    *(Conv(96, 3, 2), Residual(), Residual(), Conv(160, 1, activation="none")),
-)
+
+def _residual(first: int, second: int, third: int, last: int) -> tuple[StemLayer, ...]:
+    """Four convolutions of these channels, and three residual blocks between them."""
+    return (
+        *(Conv(first, 5, 2), Conv(second, 3), Residual()),
+        *(Conv(third, 3, 2), Residual(), Residual(), Conv(last, 1, activation="none")),
+    )
 
 
 def _stages(*widths: int) -> tuple[StemLayer, ...]:
@@ -342,7 +341,13 @@ def _stages(*widths: int) -> tuple[StemLayer, ...]:
 
 
 _PICTURE_NETWORK = AttentionConfig(
-    channels=3, height=32, width=32, stem=_RESIDUAL_STEM, norm_first=True, primary="spatial", **_UP
+    channels=3,
+    height=32,
+    width=32,
+    stem=_residual(32, 64, 128, 64),
+    norm_first=True,
+    primary="spatial",
+    **_UP,
 )
 _PICTURES = Recipe(
     "pictures",
@@ -396,7 +401,12 @@ _PRESETS = (
         name="multimnist-attention",
         task="pairs",
         network=AttentionConfig(
-            height=36, width=36, stem=_WIDE_STEM, norm_first=True, primary="spatial", **_UP
+            height=36,
+            width=36,
+            stem=_residual(48, 96, 96, 160),
+            norm_first=True,
+            primary="spatial",
+            **_UP,
         ),
         epochs=64,
         batch_size=128,
