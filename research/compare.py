@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from research.protocols import objects_of
 from research.records import recipe_digest
 from research.rows import Row
 from research.run import Result
-from training.statistics import Z, interval, standard_error
+from training.statistics import freedom, interval, quantile, standard_error
 
 BOUND = "†"
 """Marks an interval of results that did not keep which images were wrong."""
@@ -63,17 +64,18 @@ def score(results: Sequence[Result], test: str) -> Score:
     """What networks that differ in their seed make of a test set.
 
     They answer the same images, so the interval of their mean is that of the mean over seeds of
-    each image: 1.96 std / sqrt(N). Pairs that share digits widen it by the root of their design
-    effect.
+    each image: 1.96 std / sqrt(N). Pairs that share digits, and images of the same objects, widen
+    it (`training.statistics.standard_error`).
     """
     percents = [one.percent(test) for one in results]
     middle, count = mean(percents), results[0].tested[test]
     deviation = stdev(percents) if len(percents) > 1 else None
     known = all(test in one.which for one in results)
-    design = mean(one.design.get(test, 1.0) for one in results)
-    if known and (len(results) > 1 or design != 1):
+    objects, design = objects_of(test, count), _design(results, test)
+    if known and (len(results) > 1 or design != 1 or objects is not None):
         over_seeds = _wrong(results, test).mean(axis=0)
-        reach = 100 * Z * standard_error(over_seeds) * design**0.5
+        error = standard_error(over_seeds, objects) * design**0.5
+        reach = 100 * quantile(over_seeds, objects) * error
         return Score(middle, middle - reach, middle + reach, deviation, is_bound=False)
     low, high = interval(round(mean(one.wrong[test] for one in results)), count)
     return Score(middle, low, high, deviation, is_bound=len(results) > 1)
@@ -94,9 +96,10 @@ def compare(
 ) -> Difference | None:
     """The difference of two networks' errors over the seeds of each.
 
-    Images and seeds are random effects. The variance is that of the paired differences over images
-    plus that of each network's error over its seeds; the interval is Student's t with the
-    Welch-Satterthwaite degrees of freedom. With one seed each it is that of images alone. Where
+    Images and seeds are random effects. The variance is that of the paired differences over images,
+    or over the objects that they show, plus that of each network's error over its seeds; the
+    interval is Student's t with the Welch-Satterthwaite degrees of freedom. The mean design effect
+    of shared digits widens that of pairs. With one seed each it is that of images alone. Where
     older results did not keep which images were wrong, each network counts as if it had answered
     images of its own, which widens the interval.
 
@@ -119,20 +122,29 @@ def compare(
     middle = errors[0].mean() - errors[1].mean()
     is_bound = any(test not in one.which for one in (*first, *second))
     if is_bound:
-        variances = [sum(rate.mean() * (1 - rate.mean()) for rate in errors) / count]
+        variances, free = [sum(rate.mean() * (1 - rate.mean()) for rate in errors) / count], [count]
     else:
         rates = [_wrong(own, test).mean(axis=0) for own in both]  # (images,) each
-        variances = [(rates[0] - rates[1]).var(ddof=1) / count]
-    freedom = [count - 1]
+        objects, less = objects_of(test, count), rates[0] - rates[1]
+        variance = less.var(ddof=1) / count
+        if objects is not None:
+            variance = standard_error(less, objects) ** 2
+        variances, free = [variance], [freedom(less, objects)]
+    variances[0] *= _design((*first, *second), test)
     for error in [errors[0] - errors[1]] if pair_seeds else errors:
         if len(error) > 1:
             variances.append(error.var(ddof=1) / len(error))
-            freedom.append(len(error) - 1)
+            free.append(len(error) - 1)
     total = sum(variances)
-    parts = sum(part**2 / free for part, free in zip(variances, freedom, strict=True))
+    parts = sum(part**2 / degrees for part, degrees in zip(variances, free, strict=True))
     reach = stats.t.ppf(0.975, total**2 / parts) * total**0.5 if total else 0.0
     points, low, high = (float(100 * end) for end in (middle, middle - reach, middle + reach))
     return Difference(points, low, high, is_bound)
+
+
+def _design(results: Sequence[Result], test: str) -> float:
+    """The mean design effect of digits that pairs share; 1 of other images."""
+    return mean(one.design.get(test, 1.0) for one in results)
 
 
 def _of_seeds(results: Sequence[Result], seeds: Collection[int]) -> list[Result]:

@@ -10,7 +10,7 @@ from model.capsnet.stem import Conv
 from research.rows import Row, Table
 from training.recipes import PRESETS, Recipe
 
-_MNIST, _SABOUR_EPOCHS = 60_000, 640
+_MNIST, _EFFICIENT_EPOCHS, _SABOUR_EPOCHS = 60_000, 150, 640
 _SABOUR = PRESETS["mnist-paper"]
 _EFFICIENT = Recipe(
     "",
@@ -35,7 +35,8 @@ _HINTON = Recipe(
     shift_px=0,
 )
 """The small network of Hinton 2018 (A=64, B=8, C=D=16), without the decoder that the paper lacks
-too. EM routing is this project's."""
+too. EM routing is this project's. The paper's 0.44 % on MNIST are of a larger network (its figure
+1), so that no figure of the paper stands next to it."""
 
 FAITHFUL = Table(
     (
@@ -43,7 +44,13 @@ FAITHFUL = Table(
             "faithful-efficient",
             "Efficient-CapsNet, 150 epochs",
             _EFFICIENT,
-            150 * _MNIST,
+            _EFFICIENT_EPOCHS * _MNIST,
+        ),
+        Row(
+            "faithful-efficient-15",
+            "Efficient-CapsNet, 15 epochs: the rate falls 10 times as fast",
+            replace(_EFFICIENT, decay_steps=_EFFICIENT.decay_steps * 15 // _EFFICIENT_EPOCHS),
+            15 * _MNIST,
         ),
         Row("faithful-hinton", "Hinton's small network, 30 epochs", _HINTON, 30 * _MNIST),
         Row(
@@ -54,7 +61,7 @@ FAITHFUL = Table(
         ),
         Row(
             "faithful-sabour-80",
-            "the same in 80 epochs: the rate falls 8 times as fast",
+            "Sabour's CapsNet as in the text, 80 epochs: the rate falls 8 times as fast",
             replace(_SABOUR, decay_steps=_SABOUR.decay_steps * 80 // _SABOUR_EPOCHS),
             80 * _MNIST,
         ),
@@ -67,7 +74,7 @@ FAITHFUL = Table(
     ),
     paper={
         "faithful-efficient": "0.26",
-        "faithful-hinton": "0.44",
+        "faithful-efficient-15": "0.26",
         "faithful-sabour": "0.25 ± 0.005",
         "faithful-sabour-80": "0.25 ± 0.005",
         "faithful-sabour-code": "0.25 ± 0.005",

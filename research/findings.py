@@ -1,7 +1,7 @@
 """The findings of docs/results.md, which follow from rows by one rule.
 
 Capsules, or their routing, make *more* or *fewer* errors than their control where the 95 % interval
-of the difference lies above or below zero. Elsewhere, and where a network has one seed, nothing is
+of the difference lies above or below zero and both have several seeds. Elsewhere, nothing is
 decided.
 """
 
@@ -17,12 +17,12 @@ from research.run import Result
 
 HEADINGS = {
     "more": "More errors than the control",
-    "undecided": "Undecided: the interval holds zero",
     "one seed": "One seed: the interval does not cover other seeds",
+    "one network": "One network, whose couplings are replaced after training",
+    "undecided": "Undecided: the interval holds zero",
     "fewer": "Fewer errors than the control",
 }
-"""The verdicts in the order of the page: evidence against capsules comes first."""
-
+"""The verdicts in the order of the page; within each, evidence against capsules comes first."""
 
 LARGEST = "largest allowed, points"
 HEAD = ("network", "control", "errors, %", "difference, points", "seeds", LARGEST, "remark")
@@ -44,7 +44,9 @@ class Finding(NamedTuple):
     @property
     def verdict(self) -> str:
         """A key of HEADINGS."""
-        if self.seeds is not None and min(self.seeds) < 2:
+        if self.seeds is None:
+            return "one network"
+        if min(self.seeds) < 2:
             return "one seed"
         if self.difference.low > 0:
             return "more"
@@ -78,7 +80,8 @@ def write_findings(
     remarks = list(dict.fromkeys(one.note for one in found if one.note))
     parts = [_rule(len(found), has_bounds=any(one.difference.is_bound for one in found))]
     for verdict, heading in HEADINGS.items():
-        rows = [one.cells(remarks) for one in found if one.verdict == verdict]
+        own = [one for one in found if one.verdict == verdict]
+        rows = [one.cells(remarks) for one in sorted(own, key=lambda one: -one.difference.points)]
         parts += [f"### {heading}", lines(HEAD, rows) if rows else "None."]
     numbered = [
         f"{number}. {note[:1].upper()}{note[1:]}." for number, note in enumerate(remarks, 1)
@@ -89,17 +92,19 @@ def write_findings(
 def _rule(count: int, *, has_bounds: bool) -> str:
     text = (
         "A finding compares capsules, or their routing, with a control by one rule: *more* or "
-        "*fewer* errors if the 95 % interval of the difference lies above or below zero. Otherwise "
-        "nothing is decided, and the row gives the largest difference that the interval still "
-        "allows, in points and as a share of the control's errors. "
-        f"{count} comparisons are not corrected for their number: one in twenty intervals excludes "
-        "zero by chance. Evidence against capsules comes first."
+        "*fewer* errors if the 95 % interval of the difference lies above or below zero, and both "
+        "have at least two seeds. Otherwise nothing is decided. If the interval holds zero, the "
+        "row gives the largest difference that it still allows, in points and as a share of the "
+        f"control's errors. The {count} comparisons are not corrected for their number: where "
+        "there is no true difference, one interval in twenty excludes zero. The differences most "
+        "against capsules come first."
     )
     return f"{text} [{BOUND}](#how-rows-are-measured) marks older rows." if has_bounds else text
 
 
 def _of_rows(tables: Mapping[str, Table], results: Sequence[Result]) -> Iterator[Finding]:
     rows = {row.name: row for table in tables.values() for row in table.rows}
+    told = set[tuple[str, ...]]()
     for table in tables.values():
         for names in table.compared:
             both = [rows[name] for name in names[:2]]
@@ -110,6 +115,9 @@ def _of_rows(tables: Mapping[str, Table], results: Sequence[Result]) -> Iterator
             if not names.is_finding or stale or not all(own):
                 continue
             for test, heading in table.columns.items():
+                if (key := (*names[:2], test)) in told:
+                    continue
+                told.add(key)
                 if difference := compare(own[0], own[1], test, pair_seeds=share_images(*both)):
                     of = "" if len(table.columns) == 1 else f", {heading.removesuffix(', %')}"
                     yield Finding(

@@ -113,8 +113,7 @@ def write_table(
             cells = [describe(own, test) for test in table.columns]
             paper = [table.paper.get(row.name, "")] * bool(table.paper)
             seeds = ", ".join(str(one.seed) for one in own)
-            seen = f"{row.images:,}"
-            rows.append((f"`{row.name}`", _title(row, own), seen, *paper, *cells, seeds))
+            rows.append((f"`{row.name}`", _title(row, own), _seen(own), *paper, *cells, seeds))
     if rows:
         paper = ["paper"] * bool(table.paper)
         headings = ("row", "network", "images seen", *paper, *table.columns.values(), "seeds")
@@ -130,6 +129,12 @@ def write_table(
 def _title(row: Row, own: Sequence[Result]) -> str:
     """A row's title; it says if its results are of another recipe."""
     return f"{row.title} (**{STALE}**)" if any(is_stale(row, one) for one in own) else row.title
+
+
+def _seen(own: Sequence[Result]) -> str:
+    """The images that training saw, from the least to the most where it was stopped at an error."""
+    seen = sorted({one.trained_images or one.images for one in own})
+    return " to ".join(f"{count:,}" for count in dict.fromkeys((seen[0], seen[-1])))
 
 
 def _differences(

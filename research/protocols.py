@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from research.rows import FAMILIAR, NEW_AZIMUTHS, SIDE_BY_SIDE, Row
 from research.transforms import AFFNIST, MOVED, TRANSFORMS, transform
 from training.answers import Labelled
-from training.data.assemblies import is_familiar
+from training.data.assemblies import AZIMUTHS, FAMILIAR_AZIMUTHS, is_familiar, object_of
 from training.data.datasets import DATASETS, Examples, load, split_last
 from training.data.pairs import (
     PUBLISHED_PAIRS,
@@ -104,6 +104,15 @@ def _overlapping(row: Row, digits: Examples, *, shift_px: int) -> Tested:
     pairs = make(digits, size=row.recipe.network.height, shift_px=shift_px)
     draws = PairDraw(digits.labels, shift_px=shift_px).draw(count, seed)
     return Tested(pairs, draws[:, :2])
+
+
+def objects_of(test: str, count: int) -> NDArray[np.int64] | None:
+    """Which object each of the `count` images of a test set shows; None where each has its own."""
+    if test not in (FAMILIAR, NEW_AZIMUTHS):
+        return None
+    share = len(FAMILIAR_AZIMUTHS) / len(AZIMUTHS)
+    total = round(count / (share if test == FAMILIAR else 1 - share))
+    return object_of(total)[is_familiar(total) == (test == FAMILIAR)]
 
 
 def side_by_side(digits: Examples) -> Tested:

@@ -1,7 +1,8 @@
 """Compute 95 % intervals and standard errors of scores.
 
-Networks that differ in their seed answer the same images, so seeds are no further trials, and pairs
-of a few thousand digits share digits, so they are fewer trials than pairs.
+Networks that differ in their seed answer the same images, so seeds are no further trials. Images of
+one object, and pairs of a few thousand digits, share what they show: they are fewer trials than
+images.
 """
 
 from __future__ import annotations
@@ -27,41 +28,59 @@ def interval(errors: int, count: int) -> tuple[float, float]:
 
 
 def mean_interval(
-    values: NDArray[np.generic], digits: NDArray[np.int64] | None = None
+    values: NDArray[np.generic], shown: NDArray[np.int64] | None = None
 ) -> tuple[float, float]:
     """Return the interval of the mean of a value for each image (N,), in percent.
 
     Of several networks, the values are the mean over networks for each image; of two that are
-    compared, their difference.
+    compared, their difference. Few objects take Student's t.
 
     Args:
-        digits: of pairs, which two digits (N, 2) each is of.
+        shown: see `standard_error`.
     """
-    reach = Z * standard_error(values, digits)
+    reach = standard_error(values, shown) * quantile(values, shown)
     middle = float(values.astype(float).mean())
     return 100 * (middle - reach), 100 * (middle + reach)
 
 
-def standard_error(values: NDArray[np.generic], digits: NDArray[np.int64] | None = None) -> float:
+def quantile(values: NDArray[np.generic], shown: NDArray[np.int64] | None) -> float:
+    """Return the standard errors to either side that hold 95 %: Student's t over objects, or Z."""
+    is_of_objects = shown is not None and shown.ndim == 1
+    return float(stats.t.ppf(0.975, freedom(values, shown))) if is_of_objects else Z
+
+
+def freedom(values: NDArray[np.generic], shown: NDArray[np.int64] | None) -> int:
+    """Return the degrees of freedom of the mean of values (N,): objects, or images, less one."""
+    is_of_objects = shown is not None and shown.ndim == 1
+    return (len(np.unique(shown)) if is_of_objects else len(values)) - 1  # type: ignore[arg-type]
+
+
+def standard_error(values: NDArray[np.generic], shown: NDArray[np.int64] | None = None) -> float:
     """Return the standard error of the mean of values (N,): std / sqrt(N).
 
-    Pairs that share digits (N, 2) have a larger one.
+    Images of the same objects have a larger one, std / sqrt(M) over the mean values of M objects
+    that have as many images each. So have pairs that share digits: with e the distance from the
+    mean, the variance is the sum of e_a e_b over all pairs a and b that share a digit, over N
+    squared (Aronow, Samii and Assenova, "Cluster-Robust Variance Estimation for Dyadic Data",
+    2015). That is what resampling digits, not pairs, would give.
 
-    With e the distance from the mean, the variance is the sum of e_a e_b over all pairs a and b
-    that share a digit, over N squared (Aronow, Samii and Assenova, "Cluster-Robust Variance
-    Estimation for Dyadic Data", 2015): what resampling digits, not pairs, would give.
+    Args:
+        shown: which object (N,) each image shows, or which two digits (N, 2) each pair; None where
+            images show nothing in common.
     """
     count = len(values)
     rest = values.astype(float)
     rest -= rest.mean()
-    if digits is None:
+    if shown is None:
         return float(rest.std() / count**0.5)
     own = float((rest**2).sum())
-    by_digit = np.bincount(digits.ravel(), rest.repeat(2))
+    sums = np.bincount(np.unique(shown, return_inverse=True)[1].ravel(), rest.repeat(shown[0].size))
+    if shown.ndim == 1:
+        return float(((sums**2).sum() * len(sums) / (len(sums) - 1)) ** 0.5 / count)
     # What shares both digits is in the sums of both.
-    both = digits.min(axis=1) * len(by_digit) + digits.max(axis=1)
+    both = shown.min(axis=1) * (shown.max() + 1) + shown.max(axis=1)
     by_both = np.bincount(np.unique(both, return_inverse=True)[1], rest)
-    return float(max((by_digit**2).sum() - (by_both**2).sum(), own) ** 0.5 / count)
+    return float(max((sums**2).sum() - (by_both**2).sum(), own) ** 0.5 / count)
 
 
 def design_effect(values: NDArray[np.generic], digits: NDArray[np.int64]) -> float:

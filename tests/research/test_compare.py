@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from research.compare import Difference, compare, describe, score
+from research.rows import NEW_AZIMUTHS
 from research.run import Result
 
 N = 10_000
@@ -152,6 +154,37 @@ def test_shared_digits_widen_the_interval_of_pairs() -> None:
     low, high = score([plain], "plain")[1:3]
     wider_low, wider_high = score([shared], "plain")[1:3]
     assert wider_high - wider_low == pytest.approx(1.2 * (high - low), rel=0.01)
+
+
+def of_objects(*errors: int, seed: int = 1) -> Result:
+    """A result on the 25 test objects at new azimuths: so many of the 648 images of each wrong."""
+    which = [648 * place + image for place, count in enumerate(errors) for image in range(count)]
+    tested = {NEW_AZIMUTHS: 25 * 648}
+    wrong = {NEW_AZIMUTHS: len(which)}
+    return replace(ONE, seed=seed, tested=tested, wrong=wrong, which={NEW_AZIMUTHS: which})
+
+
+def test_images_of_one_object_are_one_trial() -> None:
+    """An error and a difference are as uncertain as 25 objects leave them: Student's t."""
+    errors = [100 * (place % 5) for place in range(25)]
+    reach = stats.t.ppf(0.975, 24) * 100 * np.std(np.array(errors) / 648, ddof=1) / 5
+    found = score([of_objects(*errors)], NEW_AZIMUTHS)
+    assert (found.percent - reach, found.percent + reach) == pytest.approx(found[1:3])
+    less = compare([of_objects(*errors)], [of_objects(*[0] * 25)], NEW_AZIMUTHS)
+    assert less is not None
+    assert (found.low, found.high) == pytest.approx(less[1:3])
+
+
+def test_shared_digits_widen_a_difference() -> None:
+    """By the root of the mean design effect of both rows."""
+    first, second = wrong(range(30, 80)), wrong(range(50, 80))
+    plain = compare(first, second, "plain")
+    shared = compare(
+        *([replace(one, design={"plain": 1.44}) for one in few] for few in (first, second)), "plain"
+    )
+    assert plain is not None
+    assert shared is not None
+    assert shared.high - shared.low == pytest.approx(1.2 * (plain.high - plain.low), rel=1e-3)
 
 
 def test_older_results_have_the_interval_of_one_network() -> None:

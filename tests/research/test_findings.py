@@ -67,8 +67,25 @@ def test_a_finding_follows_from_its_rows(
 
 
 def test_evidence_against_capsules_comes_first() -> None:
-    """The order of the headings is that of the verdicts."""
-    assert ["more", "undecided", "one seed", "fewer"] == list(HEADINGS)
+    """In the order of the headings, and of the rows below each."""
+    assert ["more", "one seed", "one network", "undecided", "fewer"] == list(HEADINGS)
+
+
+def test_below_a_heading_the_worst_comes_first(table: dict[str, Table]) -> None:
+    """The differences fall from line to line."""
+    first, second = table["one"].rows
+    other = replace(first, name="worse", title="worse")
+    more = {"two": Table((other, second), compared=(Compared("worse", "control"),))}
+    scores = [*results(first, 200, 201), *results(other, 300, 301), *results(second, 99, 100)]
+    lines = section(write_findings(table | more, scores, {}), "more")
+    assert lines.index("| worse |") < lines.index("| ours |")
+
+
+def test_a_comparison_of_two_tables_is_one_finding(table: dict[str, Table]) -> None:
+    """Tables may share rows and test sets."""
+    first, second = table["one"].rows
+    both = [*results(first, 200, 201), *results(second, 99, 100)]
+    assert 1 == write_findings({**table, "two": table["one"]}, both, {}).count("| ours |")
 
 
 def test_an_undecided_finding_says_what_it_may_have_missed() -> None:
@@ -77,9 +94,9 @@ def test_an_undecided_finding_says_what_it_may_have_missed() -> None:
     assert "0.50 (25 %)" in found.cells([])
 
 
-@pytest.mark.parametrize(("points", "verdict"), [(0.5, "fewer"), (0.1, "undecided")])
-def test_networks_with_uniform_couplings_are_compared(points: float, verdict: str) -> None:
-    """They are no recipes, so seeds do not matter; as routed less uniform."""
+@pytest.mark.parametrize("points", [0.5, 0.1])
+def test_networks_with_uniform_couplings_are_compared(points: float) -> None:
+    """Each is one network, so that nothing is decided of its recipe; as routed less uniform."""
 
     def score(errors: int, change: float) -> dict[str, Any]:
         return {"errors": errors, "difference": [change, change - 0.2, change + 0.2]}
@@ -88,7 +105,7 @@ def test_networks_with_uniform_couplings_are_compared(points: float, verdict: st
     measured = {"net": {"tests": {SPLIT: {"images": 10_000, "couplings": couplings}}}}
     text = write_findings({}, [], measured)
     difference = f"| {-points:+.2f} [{-points - 0.2:+.2f}, {0.2 - points:+.2f}] |"
-    assert difference in section(text, verdict)
+    assert difference in section(text, "one network")
 
 
 def test_stale_rows_give_no_finding(table: dict[str, Table]) -> None:

@@ -76,6 +76,17 @@ def test_pairs_that_share_both_digits_count_once() -> None:
     assert standard_error(wrong, digits) == pytest.approx((rest @ shared @ rest) ** 0.5 / 40)
 
 
+def test_images_of_an_object_are_one_trial() -> None:
+    """Drawing other objects gives the error that a single draw tells."""
+    generator = np.random.default_rng(0)
+    objects = np.arange(20).repeat(30)
+    draws = [generator.beta(1, 4, 20).repeat(30) > generator.random(600) for _ in range(400)]
+    scatter = float(np.std([wrong.mean() for wrong in draws]))
+    told = float(np.mean([standard_error(wrong, objects) for wrong in draws]))
+    assert scatter == pytest.approx(told, rel=0.1)
+    assert told > 2 * standard_error(draws[0])
+
+
 def test_more_pairs_of_the_same_digits_do_not_end_the_doubt() -> None:
     """Ten times as many pairs leave the digits' part of the variance."""
     generator = np.random.default_rng(1)

@@ -193,6 +193,11 @@ def is_familiar(count: int) -> NDArray[np.bool_]:
     return np.isin(np.array(AZIMUTHS)[turn], FAMILIAR_AZIMUTHS)
 
 
+def object_of(count: int) -> NDArray[np.int64]:
+    """Return which object each of `count` images shows, of whole instances in order."""
+    return np.arange(count) // VIEWS
+
+
 def assemble(label: int, instance: int) -> Assembly:
     """Build an instance of a class; label 5 is the mirrored class."""
     numbers = _uniform(label, instance)
