@@ -112,7 +112,8 @@ def objects_of(test: str, count: int) -> NDArray[np.int64] | None:
         return None
     share = len(FAMILIAR_AZIMUTHS) / len(AZIMUTHS)
     total = round(count / (share if test == FAMILIAR else 1 - share))
-    return object_of(total)[is_familiar(total) == (test == FAMILIAR)]
+    rows = is_familiar(total) == (test == FAMILIAR)
+    return np.asarray(object_of(total)[rows], np.int64)
 
 
 def side_by_side(digits: Examples) -> Tested:

@@ -32,8 +32,8 @@ _LENGTHS_PX = ("shift_px", "erase_px", "cutout_px")
 def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
     """Fit the recipe to images of another size, number of channels and number of classes.
 
-    The stem grows until its later layers see about as many cells as they were designed for, so that
-    the grid of primary capsules, their votes and the time of a step stay within bounds. A decoder
+    The stem grows until its later layers see about as many cells as they were designed for
+    (`grow_stem`), so that votes and the time of a step stay within bounds. A decoder
     of up-convolutions gets the stages that the size needs; a fully connected one, whose weights
     grow with the pixels, becomes one. A smaller share of large images is reconstructed. Shifts
     and erased squares stay the same share of an image.
@@ -46,7 +46,7 @@ def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
     names = ("channels", "height", "width", "num_classes")
     own: dict[str, Any] = {name: getattr(sizes, name) for name in names}
     if stem := getattr(recipe.network, "stem", None):
-        own["stem"] = grow_stem(stem, longest, designed=designed)
+        own["stem"] = grow_stem(stem, (sizes.height, sizes.width), designed=designed)
     if recipe.network.decoder_channels or longest > _ROOM * designed:
         widest = (recipe.network.decoder_channels or _WIDEST)[0]
         doublings = int(longest > _SHARP_PX)
@@ -79,16 +79,22 @@ def _decoder_channels(height: int, width: int, *, widest: int) -> tuple[int, ...
     )
 
 
-def grow_stem(stem: Sequence[StemLayer], longest: int, *, designed: int) -> tuple[StemLayer, ...]:
-    """Add layers that halve an image whose longer side has so many pixels, until the stem fits it.
+def grow_stem(
+    stem: Sequence[StemLayer], size: tuple[int, int], *, designed: int
+) -> tuple[StemLayer, ...]:
+    """Add layers that halve an image of this height and width (pixels), until the stem fits it.
 
-    They come first, where channels are few; whitening stays before them. A pretrained network has
-    its own.
+    The stem was designed for squares of `designed` pixels and fits squares of 5/8 to 5/4 of that
+    side. An oblong image is halved until its area fits, as long as its shorter side does.
+
+    New layers come first, where channels are few; whitening stays before them. A pretrained network
+    has its own.
     """
     if isinstance(stem[0], Pretrained):
         return tuple(stem)
-    halvings = 0
-    while longest > _ROOM * designed:
-        longest, halvings = (longest + 1) // 2, halvings + 1
+    shorter, longer, halvings = min(size), max(size), 0
+    most, least = _ROOM * designed, _ROOM * designed / 2
+    while shorter * longer > most**2 and (shorter + 1) // 2 > least:
+        shorter, longer, halvings = (shorter + 1) // 2, (longer + 1) // 2, halvings + 1
     first = 1 if isinstance(stem[0], Whiten) else 0
     return (*stem[:first], *[Conv(_CHANNELS, 3, 2, padding=1)] * halvings, *stem[first:])

@@ -28,6 +28,18 @@ def test_the_grid_of_primary_capsules_stays_small() -> None:
         assert 3 <= network.grid.rows <= 7, size
 
 
+@pytest.mark.parametrize(
+    ("height", "width"),
+    [(72, 96), (54, 96), (48, 96), (96, 48), (150, 200), (126, 224), (112, 224)],
+)
+def test_oblong_pictures_have_a_grid_too(height: int, width: int) -> None:
+    """At least 3 cells along the shorter side, and at most 2.6 times as many as a square has."""
+    network = fit_size(PICTURES, NetworkConfig(3, height, width, num_classes=3)).network
+    assert isinstance(network, AttentionConfig)
+    assert min(network.grid.rows, network.grid.columns) >= 3
+    assert network.grid.rows * network.grid.columns <= 7 * 18
+
+
 def test_weights_do_not_grow_with_the_pictures() -> None:
     """A network for 224 pixels has at most a quarter more weights than one for 32."""
     with torch.device("meta"):
@@ -68,5 +80,5 @@ def test_pictures_of_the_preset_size_change_nothing_else() -> None:
 
 def test_whitening_stays_first() -> None:
     """Its filters are fitted to pixels."""
-    stem = grow_stem((Whiten(), Conv(8, 3)), 130, designed=32)
+    stem = grow_stem((Whiten(), Conv(8, 3)), (130, 130), designed=32)
     assert (Whiten(), Conv(32, 3, 2, padding=1), Conv(32, 3, 2, padding=1), Conv(8, 3)) == stem

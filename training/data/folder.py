@@ -29,7 +29,7 @@ from training.data.picture_files import (
     find_pictures,
     held_out_mask,
 )
-from training.data.picture_size import choose_size
+from training.data.picture_size import choose_size, describe_crop
 from training.data.source import DatasetError
 from training.data.words import to_ascii_name
 
@@ -92,7 +92,8 @@ def load_folder(
     looks = _each(found.files, look_at, load=False)
     if not looks:
         _unreadable(found, found.files, skip=False)
-    height, width = size or choose_size(look.size for look in looks.values())
+    sizes = [look.size for look in looks.values()]
+    height, width = size or choose_size(sizes)
     grey = {file: look.channels == 1 for file, look in looks.items()}
     channels = common_channels(looks.values(), channels)
     read = _read(list(looks), channels or 3, height, width)
@@ -118,7 +119,8 @@ def load_folder(
     )
     training, validation = (Examples(images[rows], labels[rows]) for rows in (~kept, kept))
     trained, held = (tuple(prints[rows].tolist()) for rows in (~kept, kept))
-    notices += [notice for notice in (found.describe_others(), _copies(trained, held)) if notice]
+    told = (found.describe_others(), describe_crop(sizes, height, width), _copies(trained, held))
+    notices += [notice for notice in told if notice]
     return LoadedFolder(dataset, training, validation, trained, held, tuple(notices))
 
 
