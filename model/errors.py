@@ -59,6 +59,10 @@ class NotOffered(Problem, status=409, slug="not-offered", title="Not supported b
     """
 
 
+class UnsupportedFormat(Problem, status=415, slug="unsupported-format", title="Unsupported format"):
+    """The file's image format or the body's content type is not supported."""
+
+
 class UnreadablePicture(
     Problem, ValueError, status=422, slug="unreadable-picture", title="Unreadable image"
 ):

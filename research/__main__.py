@@ -222,13 +222,15 @@ def compare_with_factors(
 ) -> None:
     """Compare poses of assemblies with the factors that they were rendered from.
 
-    Azimuth, elevation, size and lamp are known for every image. At the end, the page is written.
+    Azimuth, elevation, size and lamp are known for every image. Lines of networks that are not
+    there stay as they are. At the end, the page is written.
     """
     rows = [row for row in choose_rows(names or [factors.TABLE]) if row.protocol == "azimuths"]
     numbers = _seeds(seeds)
     runs = {(row.name, seed): runs_dir / _key(row, seed) for row in rows for seed in numbers}
     measured = factors.measure_rows(rows, numbers, runs=runs, data_dir=data_dir, bundles=bundles)
-    (docs_dir / factors.MEASURED).write_text(f"{json.dumps(measured, indent=1)}\n")
+    both = factors.read(docs_dir) | measured
+    (docs_dir / factors.MEASURED).write_text(f"{json.dumps(both, indent=1)}\n")
     write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
 
 

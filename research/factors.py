@@ -1,15 +1,17 @@
 """Poses of assemblies, compared with the factors that their images were rendered from.
 
 For each class apart: how much of a factor a linear function of the pose gives, on new instances;
-which single dimensions follow a factor; and whether a turn of the turntable moves poses by a linear
-map. The first 16 principal components of the images are measured in the same way.
+which single dimensions follow a factor; whether a turn of the turntable moves poses by a linear
+map; and whether a pose moves with the size of an image, as `/equivariance` scales it, as it does
+with the size of the object. The first 16 principal components of the images are measured in the
+same way.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,45 +22,37 @@ from numpy.typing import NDArray
 from model.bundle import MANIFEST, Bundle
 from model.capsnet import Network, build
 from model.capsnet.weights import load as load_weights
-from model.preprocess import scale
+from model.preprocess import Floats, scale
+from model.views.equivariance import transform_image
 from research.compare import lines
 from research.rows import Row
+from training.analysis.factors import NAMES, Views, follow
 from training.answers import BATCH, evaluating, is_wrong, measure_presence
 from training.data.assemblies import (
     AZIMUTHS,
     ELEVATIONS,
     LAMPS,
+    SIZES,
     Factors,
     is_familiar,
-    list_factors,
+    render_factors,
 )
-from training.data.datasets import DATASETS, Examples, load, split_last
+from training.data.datasets import DATASETS, Dataset, factors_of, load, split_last
+from training.data.source import DataSplit
 from training.provenance import TestRead, record_read, runs_of
 from training.state import CHECKPOINT, Checkpoint, TrainingError
 
 Doubles = NDArray[np.float64]
+Encode = Callable[[Floats], Doubles]
+"""A function from images (N, C, H, W) to the poses (N, D) of a class."""
 MEASURED, TABLE, KIND = "factors.json", "matched-assemblies", "assemblies"
-NAMES = ("azimuth", "elevation", "size", "lamp")
-NAMED = 0.3
-"""A dimension is named after the factor that explains at least this share of its variance, on
-instances that were learnt and on new ones."""
 RIDGE = 1e-3
 """The share of the poses' mean variance that is added to each variance in linear fits."""
 PCA = "PCA"
 _FITTED = 2000
 """The images of a class that principal components are fitted to."""
-
-
-class Views(NamedTuple):
-    """Images of one class in one split, by factors."""
-
-    poses: Doubles
-    """(N, D)."""
-    factors: Factors
-
-    def at(self, rows: NDArray[np.bool_]) -> Views:
-        """Return some of them."""
-        return Views(self.poses[rows], self.factors.at(rows))
+_SCALED = 120
+"""The test images of a class that are rendered at two sizes."""
 
 
 def measure(network: Network | None, data_dir: Path, dataset: str) -> dict[str, Any]:
@@ -70,22 +64,24 @@ def measure(network: Network | None, data_dir: Path, dataset: str) -> dict[str, 
 
     Returns:
         `explained`: by factor, the shares of its variance at familiar and at new azimuths;
-        `turn`: the same of a step of the turntable; `named`: dimensions by factor.
+        `turn`: the same of a step of the turntable; `named`: dimensions by the factor that they
+        follow; of a network also `scaled`: see `compare_scaled`.
     """
-    kept, _ = split_last(
-        load(DATASETS[dataset], "train", data_dir), DATASETS[dataset].held_out_count
-    )
-    tested = load(DATASETS[dataset], "test", data_dir)
+    chosen = DATASETS[dataset]
+    kept, _ = split_last(load(chosen, "train", data_dir), chosen.held_out_count)
+    tested = load(chosen, "test", data_dir)
     found = []
-    for label in range(len(DATASETS[dataset].class_names)):
-        both = [_of_class(one, label) for one in (kept, tested)]
-        encode = _capsule(network, label) if network else _principal(both[0].images)
-        splits: tuple[Any, ...] = ("train", "test")
-        learnt, new = (
-            Views(encode(one.images), _factors_of(split, label, len(one.labels)))
-            for one, split in zip(both, splits, strict=True)
-        )
-        found.append(_compare(learnt, new))
+    for label in range(len(chosen.class_names)):
+        learnt_images, new_images = (one.images[one.labels == label] for one in (kept, tested))
+        learnt_factors = _factors_of(chosen, "train", label).at(np.arange(len(learnt_images)))
+        new_factors = _factors_of(chosen, "test", label)
+        encode = _capsule(network, label) if network else _principal(learnt_images)
+        learnt = Views(encode(scale(learnt_images)), learnt_factors)
+        found.append(_compare(learnt, Views(encode(scale(new_images)), new_factors)))
+        if network:
+            some = new_factors.at(np.linspace(0, len(new_images) - 1, _SCALED).astype(int))
+            shares = compare_scaled(encode, some, size_px=chosen.image_shape[1])
+            found[-1]["scaled"] = {"scaled": shares}
     mean: dict[str, Any] = {
         key: {
             name: [
@@ -94,11 +90,43 @@ def measure(network: Network | None, data_dir: Path, dataset: str) -> dict[str, 
             ]
             for name in found[0][key]
         }
-        for key in ("explained", "turn")
+        for key in ("explained", "turn", "scaled")
+        if key in found[0]
     }
     named = Counter(name for one in found for name in one["named"])
     dims = sum(one["dimensions"] for one in found)
     return {**mean, "named": {name: named[name] for name in NAMES}, "dimensions": dims}
+
+
+def compare_scaled(encode: Encode, factors: Factors, *, size_px: int) -> tuple[float, float]:
+    """The shares of a pose's change with the size of an object that `/equivariance` gives.
+
+    Each object is rendered at the smallest and at the largest size, all other factors equal. The
+    view scales the smaller image instead, or the larger one. The share is
+    1 - sum |true - view|^2 / sum |true|^2 of both changes of the pose. It is below zero where no
+    change at all would be nearer to the truth.
+
+    Args:
+        factors: of the objects; their sizes are replaced.
+        size_px: height and width of the images.
+
+    Returns:
+        the shares where the view enlarges and where it shrinks.
+    """
+    images = [
+        scale(
+            render_factors(factors._replace(size=np.full(len(factors.size), size)), size_px=size_px)
+        )
+        for size in SIZES
+    ]
+    poses, ratio = [encode(one) for one in images], SIZES[1] / SIZES[0]
+
+    def share(before: int, after: int, ratio: float) -> float:
+        true = poses[after] - poses[before]
+        view = encode(transform_image(images[before], "scale", ratio)) - poses[before]
+        return 1 - float(np.square(true - view).sum() / np.square(true).sum())
+
+    return share(0, 1, ratio), share(1, 0, 1 / ratio)
 
 
 def load_network(directory: Path) -> Network:
@@ -129,13 +157,13 @@ def measure_rows(
         bundles: the folder of bundles, whose record of reads gets them.
 
     Raises:
-        TrainingError: no run is there.
+        TrainingError: there is neither a run nor a bundle.
     """
-    subjects = list(_of_rows(rows, seeds, runs))
+    subjects = [*_of_rows(rows, seeds, runs), *_of_bundles(bundles)]
     if not subjects:
         raise TrainingError("there is no finished run of these rows: run them first")
     measured = {}
-    for one in (*subjects, *_of_bundles(bundles)):
+    for one in subjects:
         measured[one.title] = measure(one.network, data_dir, one.dataset)
         _record(one, data_dir, bundles)
     measured[PCA] = measure(None, data_dir, rows[0].recipe.dataset)
@@ -204,47 +232,45 @@ def table(measured: Mapping[str, Any]) -> str:
         return "Not run yet: it needs the runs of the table above."
     rows = []
     for title, one in measured.items():
-        shares = {**one["explained"], **one["turn"]}
-        cells = [f"{familiar:.2f}, {new:.2f}" for familiar, new in shares.values()]
+        shares = {**one["explained"], **one["turn"], **one.get("scaled", {})}
+        cells = [f"{first:.2f}, {second:.2f}" for first, second in shares.values()]
+        cells += [""] * ("scaled" not in one)
         named = ", ".join(f"{name} {count}" for name, count in one["named"].items() if count)
-        rows.append((title, *cells, f"{named or 'none'} of {one['dimensions']}"))
-    return lines(("poses", *NAMES, "a turn by 20 degrees", "named dimensions"), rows)
+        followed = f"{named or 'none'} of {one['dimensions']}"
+        rows.append((title, *cells, followed))
+    head = ("a turn by 20 degrees", "scaled by `/equivariance`", "dimensions that follow a factor")
+    return lines(("poses", *NAMES, *head), rows)
 
 
-def _of_class(examples: Examples, label: int) -> Examples:
-    rows = examples.labels == label
-    return Examples(examples.images[rows], examples.labels[rows])
+def _factors_of(dataset: Dataset, split: DataSplit, label: int) -> Factors:
+    """The factors of a class's images in a split."""
+    every = factors_of(dataset, split)
+    assert every
+    return every.at(np.flatnonzero(every.label == label))
 
 
-def _factors_of(split: Any, label: int, count: int) -> Factors:
-    """The factors of a class's first images in a split."""
-    every = list_factors(split)
-    rows = np.flatnonzero(every.label == label)[:count]
-    return every.at(rows)
+def _capsule(network: Network, label: int) -> Encode:
+    """The poses of a class."""
 
-
-def _capsule(network: Network, label: int) -> Any:
-    """A function from images (N, C, H, W) to the poses (N, D) of a class."""
-
-    def encode(images: NDArray[np.uint8]) -> Doubles:
+    def encode(images: Floats) -> Doubles:
         parts = []
         with evaluating(network), torch.inference_mode():
             for start in range(0, len(images), BATCH):
-                batch = torch.from_numpy(scale(images[start : start + BATCH]))
+                batch = torch.from_numpy(images[start : start + BATCH])
                 parts.append(network(batch).poses[:, label].double().numpy())
         return np.concatenate(parts)
 
     return encode
 
 
-def _principal(images: NDArray[np.uint8], dims: int = 16) -> Any:
-    """A function from images to their first principal components, fitted to some images."""
+def _principal(images: NDArray[np.uint8], dims: int = 16) -> Encode:
+    """The first principal components, fitted to some images."""
     some = images[:: max(1, len(images) // _FITTED)].reshape(-1, images[0].size) / 255
     middle = some.mean(axis=0)
     _, _, directions = np.linalg.svd(some - middle, full_matrices=False)
 
-    def encode(images: NDArray[np.uint8]) -> Doubles:
-        flat = images.reshape(len(images), -1).astype(np.float64) / 255
+    def encode(images: Floats) -> Doubles:
+        flat = images.reshape(len(images), -1).astype(np.float64)
         return np.asarray((flat - middle) @ directions[:dims].T)
 
     return encode
@@ -262,7 +288,7 @@ def _compare(learnt: Views, new: Views) -> dict[str, Any]:
     return {
         "explained": explained,
         "turn": {"turn": [_turn(learnt, new, familiar=one) for one in (True, False)]},
-        "named": _name(fitted, kinds[0]),
+        "named": [name for name in follow(fitted, kinds[0]) if name],
         "dimensions": new.poses.shape[1],
     }
 
@@ -329,29 +355,3 @@ def _steps(views: Views, *, familiar: bool) -> tuple[Doubles, Doubles]:
     after = np.roll(poses, -1, axis=1)
     rows = (known == familiar) & (np.roll(known, -1) == familiar)
     return tuple(part[:, rows].reshape(-1, shape[-1]) for part in (poses, after))  # type: ignore[return-value]
-
-
-def _name(fitted: Views, tested: Views) -> list[str]:
-    """The factor of each dimension that follows one, on both sets of instances."""
-    shares = [np.stack([_share(one, name) for name in NAMES]) for one in (fitted, tested)]
-    best = [share.argmax(axis=0) for share in shares]
-    return [
-        NAMES[first]
-        for dim, (first, second) in enumerate(zip(*best, strict=True))
-        if first == second and min(share[first, dim] for share in shares) >= NAMED
-    ]
-
-
-def _share(views: Views, name: str) -> Doubles:
-    """The share (D,) of each dimension's variance that lies between the values of a factor."""
-    centred = views.poses - views.poses.mean(axis=0)
-    total = np.square(centred).sum(axis=0) + 1e-12
-    values: NDArray[Any] = getattr(views.factors, name)
-    if name == "size":  # which has as many values as views: a line in its place
-        size = values - values.mean()
-        return np.asarray(np.square(size @ centred) / (np.square(size).sum() * total))
-    between = np.zeros(centred.shape[1])
-    for value in np.unique(values):
-        group = centred[values == value]
-        between += len(group) * np.square(group.mean(axis=0))
-    return np.asarray(between / total)

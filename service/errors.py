@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Self, TypeVar
 
-from model.errors import InvalidParameter, NotOffered, Problem, UnreadablePicture, unwrap
+from model.errors import (
+    InvalidParameter,
+    NotOffered,
+    Problem,
+    UnreadablePicture,
+    UnsupportedFormat,
+    unwrap,
+)
 
 __all__ = [
     "BundleRefused",
@@ -121,10 +128,6 @@ class ReloadNotOffered(
 
 class TooLarge(Problem, status=413, slug="too-large", title="Request too large"):
     """The body, an image or their number is over a limit."""
-
-
-class UnsupportedFormat(Problem, status=415, slug="unsupported-format", title="Unsupported format"):
-    """The file's image format or the body's content type is not supported."""
 
 
 class Busy(Problem, status=429, slug="busy", title="Queue full"):

@@ -23,7 +23,6 @@ from model.capsnet import build, family_of
 from training.advice import advise
 from training.answers import measure_presence, most_confused, recalls
 from training.data.datasets import DATASETS, load
-from training.data.folder import count_pictures
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, joined_processes
@@ -52,7 +51,6 @@ from training.training_data import (
     FolderSplit,
     TrainingData,
     dataset_name,
-    for_pictures,
     load_pictures,
     load_published,
 )
@@ -555,8 +553,7 @@ def _load_own(
         if published:
             check_size(*size)
         asked = published or not names.isdisjoint({"height", "width"})
-        suited = for_pictures(recipe, count_pictures(folder))
-        data = load_pictures(suited, folder, size=size if asked else None, **options)
+        data = load_pictures(recipe, folder, size=size if asked else None, **options)
         return data._replace(recipe=override(data.recipe, settings, fixed=fixed))
     except SettingError as error:
         raise typer.BadParameter(str(error)) from error

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest
-from model.bundle.dimensions import PoseDimension
+from model.bundle.dimensions import Factor, PoseDimension
 from model.bundle.neighbours import NeighbourImages
 from model.capsnet import FAMILIES, build
 from training.card_sections import describe_confidence, describe_explained, describe_health
@@ -183,7 +183,7 @@ def _training(bundle: Bundle) -> Iterator[str]:
     recipe, training = recipe_of(bundle), bundle.manifest.training
     *before, own = runs = runs_of(training)
     examples = training["examples"]
-    count = training.get("pictures", {}).get("count", training["examples"])
+    count = sum(training.get("pictures", {}).get("class_counts", ())) or examples
     yield f"    {_command(recipe, runs, count)}"
     planned = recipe.epochs
     epochs = min(own.images / examples, planned)
@@ -225,7 +225,7 @@ def _command(recipe: Recipe, runs: list[Run], count: int) -> str:
     """The command that trains such a network again with today's preset.
 
     Args:
-        count: pictures in its folder, if it learnt from one.
+        count: training pictures of its folder, if it learnt from one.
     """
     *before, own = runs
     preset, sizes = PRESETS.get(own.preset) or _same_network(recipe), list[str]()
@@ -338,7 +338,8 @@ def _dimensions(manifest: Manifest) -> str:
         " | ".join([f"| {dim}", *(_cell(manifest.meaning(label, dim)) for label in labels)]) + " |"
         for dim in range(manifest.class_dim)
     ]
-    named = sum(dimension.sign != 0 for dimension in manifest.pose_dimensions)
+    named = sum(dimension.is_named for dimension in manifest.pose_dimensions)
+    by_factor = any(one.name in get_args(Factor) for one in manifest.pose_dimensions)
     table = "\n".join([f"| | {head} |", "|---" * (len(labels) + 1) + "|", *rows])
     return f"""## Pose dimensions
 
@@ -346,9 +347,14 @@ Rows are dimensions, columns classes: what the decoded image does as a dimension
 share of the change that the name explains; *part* where at least half of the change lies in one
 part of the image, - where nothing that has a name explains 30 % of it. Names were chosen on some
 images and confirmed on others:
-{named} of {len(manifest.pose_dimensions)} dimensions have one.
+{named} of {len(manifest.pose_dimensions)} dimensions have one.{_BY_FACTOR * by_factor}
 
 {table}"""
+
+
+_BY_FACTOR = """
+A dimension that follows a factor of the rendered objects (azimuth, elevation, size, lamp) is named
+after the factor where this explains 20 % of the change."""
 
 
 def _cell(one: PoseDimension | None) -> str:

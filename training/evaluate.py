@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from model.bundle import Bundle, Manifest
+from model.bundle.explained import Explained
 from model.capsnet import Network
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
@@ -28,12 +29,14 @@ from training.answers import (
     evaluating,
     find_wrong,
     is_missed,
+    is_wrong,
     pick_absent,
     recalls,
 )
 from training.card import ROC, WRONG, write_card
-from training.card_sections import CONFIDENCE
-from training.data.datasets import DATASETS, Examples, load
+from training.card_sections import CONFIDENCE, EXPLAINED
+from training.data.assemblies import object_of
+from training.data.datasets import DATASETS, Dataset, Examples, load
 from training.data.pairs import (
     PAPER_PERCENT,
     TEST_DIGESTS,
@@ -47,6 +50,7 @@ from training.data.pairs import (
     validation_pairs,
 )
 from training.data.source import DatasetError
+from training.explained import measure_explained
 from training.figures import draw_confidence, draw_roc, draw_wrong
 from training.kinds import draw_kinds, measure_kinds
 from training.manifest import update_manifest
@@ -102,6 +106,8 @@ class Scores:
     confidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """How far probabilities and sets of labels hold, by kind of images, if the bundle has a
     calibration: see `training.reliability`."""
+    explained: Explained | None = None
+    """What poses explain of test images."""
     mirrored_errors: int | None = None
     """The number of wrong answers of the mean presence of an image and its mirror image, where
     training mirrored images."""
@@ -145,8 +151,8 @@ def evaluate(
     """Answer a split, one view of each image, through the files that ship.
 
     A read of a test split goes on record: into the file of test reads next to the bundle, its
-    manifest and its card. Held-out images may be read as often as one likes; their scores are kept
-    where there is no test split.
+    manifest and its card. What poses explain is then measured on test images too. Held-out images
+    may be read as often as one likes; their scores are kept where there is no test split.
 
     Args:
         split: `validation` is the held-out training images.
@@ -196,9 +202,16 @@ def evaluate(
     if recipe.task == "pairs":
         scores = score_pairs(runtime, examples, split=split, which=which, count=pairs)
     else:
-        scores = score_single(runtime, examples, split=split, which=which, mirror=recipe.flip)
+        objects = object_of(len(examples.labels)) if _shows_objects(published) else None
+        scores = score_single(
+            runtime, examples, split=split, which=which, mirror=recipe.flip, objects=objects
+        )
     if split == "test":
-        scores = replace(scores, confidence=_score_confidence(runtime, examples, data_dir))
+        scores = replace(
+            scores,
+            confidence=_score_confidence(runtime, examples, data_dir),
+            explained=_explain(bundle, examples, data_dir),
+        )
         _record(bundle, scores)
     if split == "test" or published is None:
         _keep(runtime, scores, data_dir)
@@ -282,12 +295,14 @@ def score_single(
     split: ScoredSplit,
     which: str,
     mirror: bool = False,
+    objects: NDArray[np.int64] | None = None,
 ) -> Scores:
     """Answer every image once, with the most present class.
 
     Args:
         which: describes the images.
         mirror: also count the wrong answers of the mean presence of an image and its mirror image.
+        objects: which object (N,) each image shows; None where each has its own.
     """
     presence = _encode_presence(runtime, examples)
     names = runtime.bundle.manifest.class_names
@@ -309,7 +324,7 @@ def score_single(
         images=len(presence),
         protocol=protocol,
         errors=errors,
-        interval_percent=interval(errors, len(presence)),
+        interval_percent=_interval(is_wrong(presence, examples.labels), objects),
         wrong=wrong,
         table=table,
         recalls=recalls(examples.labels, presence, names),
@@ -317,6 +332,28 @@ def score_single(
         novelty=score_novelty(runtime, scale(examples.images), rule) if rule else None,
         mirrored_errors=mirrored_errors,
     )
+
+
+def _interval(wrong: NDArray[np.bool_], objects: NDArray[np.int64] | None) -> tuple[float, float]:
+    """The interval of an error; of images that share objects, as if objects were drawn anew."""
+    if objects is None:
+        return interval(int(wrong.sum()), len(wrong))
+    low, high = mean_interval(wrong, objects)
+    return max(0.0, low), high
+
+
+def _shows_objects(dataset: Dataset | None) -> bool:
+    """Whether many images of a data set show one object."""
+    return dataset is not None and dataset.kind == "assemblies"
+
+
+def _explain(bundle: Bundle, examples: Examples, data_dir: Path) -> Explained | None:
+    """What poses explain of test images, next to PCA; None where there is no decoder."""
+    if "decode" not in bundle.manifest.offers:
+        return None
+    data = training_data_of(bundle, data_dir)._replace(validation=examples)
+    figure = bundle.path / EXPLAINED
+    return measure_explained(bundle, data, described="of the test images", figure=figure)
 
 
 def score_pairs(
@@ -521,7 +558,10 @@ def _keep(runtime: Runtime, scores: Scores, data_dir: Path) -> None:
             training = {**training, "test_reads": [asdict(read) for read in reads]}
         seeds = {key: value for key, value in manifest.metrics.items() if key == "seeds"}
         metrics = scores.metrics() | seeds  # of networks that differ in their seed
-        return replace(manifest, metrics=metrics, training=training, novelty=novelty)
+        explained = scores.explained or manifest.explained
+        return replace(
+            manifest, metrics=metrics, training=training, novelty=novelty, explained=explained
+        )
 
     (bundle.path / WRONG).unlink(missing_ok=True)
     if len(scores.wrong.images):

@@ -270,16 +270,8 @@ def check_parity(network: Network, runtime: Runtime) -> None:
     """
     offers = runtime.bundle.manifest.offers
     images = _sparse_noise(network)
-    with torch.inference_mode():
-        encoding = network(images)
-        expected = [("encoder", output) for output in encoding]
-        classes = torch.arange(len(images)) % encoding.poses.shape[1]
-        label_poses = encoding.poses[torch.arange(len(images)), classes]
-        if "decode" in offers:
-            expected.append(("decoder", network.decode(label_poses, classes)))
-        if "trace" in offers:
-            traced = network.trace(images).named()
-            expected += [(f"routing, {name}", array) for name, array in traced.items()]
+    expected = _compute(network, images)
+    label_poses, classes = _choose_poses(expected[1][1])
     for count in PARITY_BATCHES:
         part = images[:count].numpy()
         actual = [*runtime.encode(part)]
@@ -302,12 +294,34 @@ def check_parity(network: Network, runtime: Runtime) -> None:
 def _compare_networks(trained: Network, folded: Network) -> None:
     """Refuse a network whose folded normalisations changed what the trained one computes.
 
-    The decoder and the routing are compared by `check_parity`, with the folded network.
+    `check_parity` compares the graphs with the folded network.
     """
-    images = _sparse_noise(trained)
+    computed = (_compute(network, _sparse_noise(trained)) for network in (trained, folded))
+    for (graph, expected), (_, output) in zip(*computed, strict=True):
+        _compare(f"folded normalisation, {graph}", output, expected, PARITY_TOLERANCE)
+
+
+def _compute(network: Network, images: Tensor) -> list[tuple[str, Tensor]]:
+    """Compute all outputs for images (N, C, H, W), each with the name of its graph.
+
+    Presence and poses come first.
+    """
+    offers = family_of(network.config).offers
     with torch.inference_mode():
-        for expected, output in zip(trained(images), folded(images), strict=True):
-            _compare("folded normalisation, encoder", output, expected, PARITY_TOLERANCE)
+        encoding = network(images)
+        outputs = [("encoder", output) for output in encoding]
+        if "decode" in offers:
+            outputs.append(("decoder", network.decode(*_choose_poses(encoding.poses))))
+        if "trace" in offers:
+            traced = network.trace(images).named()
+            outputs += [(f"routing, {name}", array) for name, array in traced.items()]
+    return outputs
+
+
+def _choose_poses(poses: Tensor) -> tuple[Tensor, Tensor]:
+    """Choose one pose of each image, of all classes in turn: (N, K, D) to (N, D), (N,)."""
+    classes = torch.arange(len(poses)) % poses.shape[1]
+    return poses[torch.arange(len(poses)), classes], classes
 
 
 def _sparse_noise(network: Network) -> Tensor:

@@ -18,7 +18,7 @@ from training.data.source import DatasetError
 from training.growth import fit_size
 from training.recipes import FOLDER, Recipe
 
-MIN_BATCH, MIN_STEPS = 16, 1000
+MIN_BATCH, MIN_STEPS = 16, 800
 """The smallest batch of a folder, and the fewest steps."""
 _RECONSTRUCTION = 4.0
 """The least weight of the reconstruction.
@@ -148,9 +148,9 @@ def load_published(recipe: Recipe, data_dir: Path) -> TrainingData:
 
 
 def for_pictures(recipe: Recipe, count: int) -> Recipe:
-    """Fit the recipe to a folder of so many images of any kind: not bent, not padded with black.
+    """Fit the recipe to so many training images of any kind: not bent, not padded with black.
 
-    A batch has sqrt(2 count) images, at least MIN_BATCH and at most the recipe's. There are as
+    A batch has sqrt(2.5 count) images, at least MIN_BATCH and at most the recipe's. There are as
     many steps as the recipe's epochs take in its own batches, at least MIN_STEPS. So the passes
     over the images fall smoothly as images become more, from many to the recipe's own. Warm-up and
     averaging of weights shorten with the run by themselves. At least MIN_BATCH images of a batch
@@ -165,7 +165,7 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
     """
     if recipe.task != "single":
         raise DatasetError(f"{recipe.name} learns {recipe.task}, not single pictures of a folder")
-    batch_size = min(max(MIN_BATCH, round(math.sqrt(2 * count))), recipe.batch_size)
+    batch_size = min(max(MIN_BATCH, round(math.sqrt(2.5 * count))), recipe.batch_size)
     steps = max(MIN_STEPS, recipe.epochs * count / recipe.batch_size)
     share, weight = min(1.0, round(MIN_BATCH / batch_size, 2)), recipe.mse_weight
     return replace(
@@ -176,7 +176,7 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
         elastic_px=0.0,
         even_classes=True,
         batch_size=batch_size,
-        epochs=round(steps * batch_size / count, 1),
+        epochs=round(steps * batch_size / count, 2),
         spread_steps=min(recipe.spread_steps, math.ceil(steps / 10)),
         mse_weight=weight and max(weight, _RECONSTRUCTION),
         reconstruction_share=max(recipe.reconstruction_share, share),
@@ -225,6 +225,7 @@ def load_pictures(
     )
     dataset = replace(loaded.dataset, name=dataset_name(folder))
     names, (channels, height, width) = dataset.class_names, dataset.image_shape
+    recipe = for_pictures(recipe, len(loaded.training.labels))
     sizes = NetworkConfig(channels, height, width, num_classes=len(names))
     try:
         fitting = replace(fit_size(recipe, sizes), dataset=dataset.name)

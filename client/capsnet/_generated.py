@@ -32,8 +32,10 @@ __all__ = [
     "CouplingHealth",
     "DecodeAnswer",
     "EquivarianceAnswer",
-    "Explained",
+    "ExplainedReport",
     "FailedPrediction",
+    "FigureReport",
+    "FiguresAnswer",
     "FitReport",
     "HealthAnswer",
     "HeatMaps",
@@ -497,6 +499,14 @@ class HealthAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class FiguresAnswer(Answer):
+    """The figures of one bundle."""
+
+    model: str
+    figures: list[FigureReport]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SamplesAnswer(Answer):
     """The samples of one bundle, at most ten."""
 
@@ -714,7 +724,7 @@ class ModelSummary(Answer):
     metrics: dict[str, Any]
     calibrated: bool
     """Whether /classify takes `coverage`."""
-    explained: Explained | None = None
+    explained: ExplainedReport | None = None
     """The share of the images' variance that poses explain, compared with PCA; None if it was
     not measured."""
     notes: dict[str, Any]
@@ -749,6 +759,15 @@ class CouplingHealth(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class FigureReport(Answer):
+    """A figure of a model's card."""
+
+    file: str
+    shows: str
+    """What the figure shows, in words."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SampleReport(Answer):
     """The class, source and licence of one sample."""
 
@@ -775,12 +794,8 @@ class HiddenIteration(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Explained(Answer):
-    """Shares of the variance of images that reconstructions explain.
-
-    The share is 1 - sum |x - y|^2 / sum |x - m|^2 over all pixels of all images. Here y is the
-    reconstruction of image x, and m is the mean training image.
-    """
+class ExplainedReport(Answer):
+    """Shares of the variance of images that reconstructions explain."""
 
     images: str
     """The images that are explained, in words."""
@@ -791,9 +806,12 @@ class Explained(Answer):
     class_mean: float
     """By the mean training image of that class."""
     pca: dict[str, Any]
-    """By `class_dim` principal components of training images."""
+    """By principal components of training images; the key is their number."""
     class_dim: int
-    """The numbers of a pose, D."""
+    """D, the numbers of a pose."""
+    figure: str | None = None
+    """The path of a figure: images, their reconstructions and those of PCA. None if the bundle
+    has none."""
 
 
 class CapsNetMethods:
@@ -1563,6 +1581,35 @@ class CapsNetMethods:
         """
         return self._send(
             call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
+        )
+
+    def figures(self, name: str, *, timeout_s: float | None = None) -> FiguresAnswer:
+        """List the figures of a model's card.
+
+        An older bundle may have none.
+
+        Args:
+            name: a bundle of `GET /models`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "GET", f"/models/{part(name)}/figures", FiguresAnswer, {}, None, timeout_s=timeout_s
+            )
+        )
+
+    def figure(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
+        """Get a figure of a model's card.
+
+        Args:
+            name: a bundle of `GET /models`.
+            file: a file of `/models/{name}/figures`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            picture(
+                "GET", f"/models/{part(name)}/figures/{part(file)}", {}, None, timeout_s=timeout_s
+            )
         )
 
     def samples(self, name: str, *, timeout_s: float | None = None) -> SamplesAnswer:
@@ -2378,6 +2425,35 @@ class AsyncCapsNetMethods:
         """
         return await self._send(
             call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
+        )
+
+    async def figures(self, name: str, *, timeout_s: float | None = None) -> FiguresAnswer:
+        """List the figures of a model's card.
+
+        An older bundle may have none.
+
+        Args:
+            name: a bundle of `GET /models`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "GET", f"/models/{part(name)}/figures", FiguresAnswer, {}, None, timeout_s=timeout_s
+            )
+        )
+
+    async def figure(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
+        """Get a figure of a model's card.
+
+        Args:
+            name: a bundle of `GET /models`.
+            file: a file of `/models/{name}/figures`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            picture(
+                "GET", f"/models/{part(name)}/figures/{part(file)}", {}, None, timeout_s=timeout_s
+            )
         )
 
     async def samples(self, name: str, *, timeout_s: float | None = None) -> SamplesAnswer:

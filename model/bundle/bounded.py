@@ -18,6 +18,7 @@ MAX_ARRAYS_BYTES = 100_000_000
 """The arrays of one `.npz` file may have this many bytes together, inflated."""
 MAX_NESTING = 50
 """Objects and lists of a JSON file may be nested this deeply."""
+_PNG = b"\x89PNG\r\n\x1a\n"
 _UNREADABLE = (
     BadZipFile,
     EOFError,
@@ -48,6 +49,21 @@ def read_bytes(path: Path, most: int) -> bytes:
         content = file.read(most + 1)
     if len(content) > most:
         raise ValueError(f"{path.name} has more than {most:,} bytes")
+    return content
+
+
+def read_png(path: Path, most: int) -> bytes:
+    """Read a PNG file of at most so many bytes.
+
+    Raises:
+        ValueError: it cannot be read, has more, or is no PNG.
+    """
+    try:
+        content = read_bytes(path, most)
+    except OSError as error:
+        raise ValueError(f"{path.name} cannot be read: {error.strerror}") from error
+    if not content.startswith(_PNG):
+        raise ValueError(f"{path.name} is no PNG")
     return content
 
 

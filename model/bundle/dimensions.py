@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-DimensionName = Literal[
+Deformation = Literal[
     "thickness",
     "area",
     "slant",
@@ -16,10 +16,12 @@ DimensionName = Literal[
     "height",
     "horizontal shift",
     "vertical shift",
-    "localised",
-    "none",
 ]
-_EFFECTS: dict[DimensionName, tuple[str, str]] = {
+"""The properties of an image that a deformation changes."""
+Factor = Literal["azimuth", "elevation", "size", "lamp"]
+"""The known factors of rendered objects."""
+DimensionName = Literal[Deformation, Factor, "localised", "none"]
+_EFFECTS: dict[DimensionName, tuple[str, ...]] = {
     "thickness": ("thicker", "thinner"),
     "area": ("more ink", "less ink"),
     "slant": ("leans right", "leans left"),
@@ -27,8 +29,17 @@ _EFFECTS: dict[DimensionName, tuple[str, str]] = {
     "height": ("taller", "shorter"),
     "horizontal shift": ("moves right", "moves left"),
     "vertical shift": ("moves down", "moves up"),
+    "azimuth": ("turns the object",),
+    "elevation": ("seen from higher", "seen from lower"),
+    "size": ("larger", "smaller"),
+    "lamp": ("moves the light",),
+    "localised": ("a localised change",),
+    "none": ("",),
 }
-"""Words for an increase and a decrease of each measure."""
+"""Words for an increase and a decrease of what the name says; the same words for both where it has
+no direction."""
+DIRECTED = frozenset(name for name, words in _EFFECTS.items() if len(words) > 1)
+"""The names with a direction."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +58,26 @@ class PoseDimension:
     dim: int
     name: DimensionName
     sign: int = 0
-    """1 where a larger value gives more of what the name says, -1 where it gives less; 0 for
-    `localised` and `none`."""
+    """1 where a larger value gives more of what the name says, -1 where it gives less; 0 for names
+    without a direction: azimuth, lamp, `localised` and `none`."""
     strength: float = 0.0
-    """Share of the image's change that the named deformation explains, in [0, 1]; for
-    `localised` the share of it that lies in that part; 0 for `none`."""
+    """Share of the image's change that the named deformation, or a change of the named factor,
+    explains, in [0, 1]; for `localised` the share of it that lies in that part; 0 for `none`."""
 
     def __post_init__(self) -> None:
         if self.name not in get_args(DimensionName):
             raise ValueError(f"unknown pose dimension {self.name!r}")
         if self.label < 0 or self.dim < 0 or not 0 <= self.strength <= 1:
             raise ValueError("label, dimension or strength of a pose dimension is out of range")
-        if self.sign not in ((-1, 1) if self.name in _EFFECTS else (0,)):
+        if self.sign not in ((-1, 1) if self.name in DIRECTED else (0,)):
             raise ValueError(f"a pose dimension {self.name!r} has no sign {self.sign}")
 
     @property
+    def is_named(self) -> bool:
+        """Whether the image changes as a name says, and not just in some part or in any way."""
+        return self.name not in ("localised", "none")
+
+    @property
     def effect(self) -> str:
-        """The effect of increasing the dimension on the image, in two words; may be empty."""
-        if self.name not in _EFFECTS:
-            return "a localised change" if self.name == "localised" else ""
-        return _EFFECTS[self.name][0 if self.sign > 0 else 1]
+        """The effect of increasing the dimension on the image, in words; may be empty."""
+        return _EFFECTS[self.name][self.sign < 0]

@@ -1,14 +1,12 @@
 """What the poses of a bundle's classes explain of images, next to PCA.
 
-`training.analysis.explained` measures it.
+`training.explained` measures it.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
-
-from pydantic import ConfigDict
+from typing import Any, Self
 
 MARGIN = 0.02
 """Shares that differ by less are as good as equal: other images change a share by about as much."""
@@ -21,8 +19,6 @@ class Explained:
     The share is 1 - sum |x - y|^2 / sum |x - m|^2 over all pixels of all images. Here y is the
     reconstruction of image x, and m is the mean training image.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True)
 
     images: str
     """The images that are explained, in words."""

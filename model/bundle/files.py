@@ -10,6 +10,7 @@ from typing import Self
 
 from model.bundle.atomic_file import replacing
 from model.bundle.bounded import read_json
+from model.bundle.figures import Figure, read_figures
 from model.bundle.manifest import GraphRole, Manifest
 from model.bundle.neighbours import PoseGallery
 from model.bundle.novelty import PoseGaussians
@@ -38,6 +39,8 @@ class Bundle:
     manifest: Manifest
     samples: tuple[Sample, ...] = ()
     """Pictures to try the network on, if the folder has any."""
+    figures: tuple[Figure, ...] = ()
+    """The figures of the card that are in the folder."""
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -59,7 +62,11 @@ class Bundle:
             samples = read_samples(path / SAMPLES, manifest.num_classes)
         except ValueError as error:
             raise BundleError(f"{path}: {SAMPLES}: {error}") from error
-        return cls(path, manifest, samples)
+        try:
+            figures = read_figures(path)
+        except ValueError as error:
+            raise BundleError(f"{path}: {error}") from error
+        return cls(path, manifest, samples, figures)
 
     def graph(self, role: GraphRole) -> Path:
         """The file of a graph that the manifest names."""

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from model.bundle.bounded import read_bytes, read_json
+from model.bundle.bounded import read_json, read_png
 
 SAMPLES = "samples"
 INDEX = "samples.json"
 MAX_SAMPLES = 10
 MAX_SAMPLE_BYTES = 1_000_000
 """The index, and each picture, may have this many bytes."""
-_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
@@ -63,10 +62,4 @@ def _read_sample(folder: Path, values: Any, num_classes: int) -> Sample:
         raise ValueError(f"{INDEX}: {file!r} is no file of the folder, or has no words")
     if label is not None and (type(label) is not int or not 0 <= label < num_classes):
         raise ValueError(f"{INDEX}: {file}: {label!r} is no label of the network")
-    try:
-        png = read_bytes(folder / file, MAX_SAMPLE_BYTES)
-    except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error.strerror}") from error
-    if not png.startswith(_PNG):
-        raise ValueError(f"{file} is no PNG")
-    return Sample(**values, png=png)
+    return Sample(**values, png=read_png(folder / file, MAX_SAMPLE_BYTES))

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from model.bundle.explained import Explained
+from model.bundle import Manifest
+from model.bundle.figures import EXPLAINED
 from model.bundle.health import CapsuleHealth, CouplingHealth
 from model.bundle.manifest import Offer, PresenceKind
 from model.health_figure import draw_health
@@ -20,6 +21,25 @@ from service.http.route import Query, SlowJsonOrPng
 from service.inference.engine import Engine
 from service.settings import Settings
 from service.views import VIEWS
+
+
+class ExplainedReport(BaseModel):
+    """Shares of the variance of images that reconstructions explain."""
+
+    images: str = Field(description="The images that are explained, in words.")
+    count: int = Field(description="The number of those images; for pairs, of their objects.")
+    pose: float = Field(
+        description="By the decoded pose of the most present class; for pairs, of the labels."
+    )
+    class_mean: float = Field(description="By the mean training image of that class.")
+    pca: dict[str, float] = Field(
+        description="By principal components of training images; the key is their number."
+    )
+    class_dim: int = Field(description="D, the numbers of a pose.")
+    figure: str | None = Field(
+        description="The path of a figure: images, their reconstructions and those of PCA. Null if "
+        "the bundle has none."
+    )
 
 
 class ModelSummary(BaseModel):
@@ -41,7 +61,7 @@ class ModelSummary(BaseModel):
     default: bool = Field(description="Whether this model answers requests without `model`.")
     metrics: dict[str, Any]
     calibrated: bool = Field(description="Whether /classify takes `coverage`.")
-    explained: Explained | None = Field(
+    explained: ExplainedReport | None = Field(
         description="The share of the images' variance that poses explain, compared with PCA; null "
         "if it was not measured."
     )
@@ -154,6 +174,7 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
                 **vars(manifest),
                 "any_size": manifest.any_size,
                 "calibrated": manifest.confidence is not None,
+                "explained": _explained(manifest, engine),
                 "family_title": manifest.family_title or manifest.family,
                 "default": name == default,
                 "notes": {view.name: notes for view in VIEWS if (notes := view.notes_on(manifest))},
@@ -163,3 +184,12 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
     ]
     limits = Limits(images=settings.max_pictures, body_bytes=settings.max_body_bytes)
     return ModelsAnswer(provider=engine.provider, limits=limits, models=models)
+
+
+def _explained(manifest: Manifest, engine: Engine) -> ExplainedReport | None:
+    """What a pose of a network explains, with the path of its figure."""
+    if manifest.explained is None:
+        return None
+    has_figure = any(one.file == EXPLAINED for one in engine.figures.get(manifest.name, ()))
+    figure = f"/models/{manifest.name}/figures/{EXPLAINED}" if has_figure else None
+    return ExplainedReport(**manifest.explained.to_dict(), figure=figure)

@@ -30,13 +30,15 @@ PRIORITIES = ("interactive", "bulk")
 """The values of this header, the default first."""
 MODEL_HEADER = "X-Model"
 """The header that names the model of a PNG: `name; version=...`."""
+NOTES_HEADER = "X-Notes"
+"""The header with the notes on the answer that a PNG draws: a JSON list of sentences, in ASCII."""
 TENSOR_HEADER = "Inference-Header-Content-Length"
 """The header with the number of bytes of JSON before the tensors (Open Inference Protocol)."""
 _SENT = [
     *("Content-Type", "Content-Encoding", KEY_HEADER, REQUEST_ID, TIMEOUT_HEADER, PRIORITY_HEADER),
     TENSOR_HEADER,
 ]
-_ANSWERED = ["Retry-After", "Server-Timing", MODEL_HEADER, REQUEST_ID, TENSOR_HEADER]
+_ANSWERED = ["Retry-After", "Server-Timing", MODEL_HEADER, NOTES_HEADER, REQUEST_ID, TENSOR_HEADER]
 CLIENT_LEFT = 499
 """The status that is logged for a request whose client did not wait for an answer, as in nginx."""
 PAGE_POLICY = (

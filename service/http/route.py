@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from model.bundle import Manifest
 from model.views import query as views
+from model.views.answers import ModelAnswer
 from service.drawing import DRAW_CPU_S
 from service.errors import (
     InvalidParameter,
@@ -33,7 +35,7 @@ from service.errors import (
     Unavailable,
 )
 from service.http.keys import Permission
-from service.http.middleware import MODEL_HEADER
+from service.http.middleware import MODEL_HEADER, NOTES_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
 from service.http.openapi import PRIORITY_PARAMETER, TIMEOUT_PARAMETER, png_answer
 from service.http.problems import PROBES, invalid
@@ -43,6 +45,7 @@ from service.pool.pool import Crashed
 
 _MAX_PARAMETERS = 100
 Answer = TypeVar("Answer", bound=BaseModel)
+Drawn = TypeVar("Drawn", bound=ModelAnswer)
 Handler = Callable[..., Awaitable[Any]]
 
 
@@ -69,15 +72,15 @@ class DeferredJson(Generic[Answer]):
 
 
 @dataclass(frozen=True)
-class JsonOrPng(DeferredJson[Answer]):
-    """JSON or a PNG. Only the requested one is made."""
+class JsonOrPng(DeferredJson[Drawn]):
+    """JSON or a PNG. Only the requested one is made. The notes of a PNG are in a header."""
 
     manifest: Manifest
     draw: Callable[[], bytes]
     """Returns the PNG's bytes; called on a thread."""
 
 
-class SlowJsonOrPng(JsonOrPng[Answer]):
+class SlowJsonOrPng(JsonOrPng[Drawn]):
     """JSON or a PNG that takes long to draw. It is admitted for, and drawn in, a process.
 
     Its `draw` must pickle: a `partial` of a module's function, without the request.
@@ -287,6 +290,8 @@ async def _render(answer: Any, request: Request) -> Response:
     headers = {"Vary": "Accept"} if isinstance(answer, JsonOrPng) else {}
     if isinstance(answer, JsonOrPng) and request.media_type == PNG:
         headers[MODEL_HEADER] = f"{answer.manifest.name}; version={answer.manifest.version}"
+        if answer.answer.notes:
+            headers[NOTES_HEADER] = json.dumps(answer.answer.notes)
         if not isinstance(answer, SlowJsonOrPng):
             return PngResponse(await request.context.slow.run(answer.draw), headers=headers)
         try:

@@ -11,6 +11,7 @@ from typing import get_args
 import numpy as np
 
 from model.bundle import Manifest
+from model.bundle.figures import Figure
 from model.bundle.manifest import Offer
 from model.bundle.samples import Sample
 from model.outputs import Graph
@@ -41,6 +42,8 @@ class Engine:
     """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
     samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
     """The samples by model name, of the bundles that have some."""
+    figures: Mapping[str, Sequence[Figure]] = field(default_factory=dict)
+    """The figures by model name, likewise."""
     prices: Mapping[tuple[str, Graph], int] = field(default_factory=dict)
     """The price of a row of each graph, by model name: see `row_prices`."""
     answers: dict[Hashable, bytes] = field(default_factory=dict)
@@ -128,6 +131,7 @@ def open_engine(
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
     manifests = {name: runtime.manifest for name, runtime in runtimes.items()}
     samples = {name: runtime.bundle.samples for name, runtime in runtimes.items()}
+    figures = {name: runtime.bundle.figures for name, runtime in runtimes.items()}
     encodings = Encodings(encoding_cache_bytes)
     prices = row_prices(
         {
@@ -136,7 +140,9 @@ def open_engine(
             for graph in get_args(Graph)
         }
     )
-    return Engine(batcher, manifests, providers, samples, prices=prices, encodings=encodings)
+    return Engine(
+        batcher, manifests, providers, samples, figures, prices=prices, encodings=encodings
+    )
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:

@@ -10,9 +10,11 @@ from typing import NamedTuple
 from PIL import Image, PngImagePlugin, UnidentifiedImageError
 
 from model.preprocess import Floats, read_array
-from service.errors import UnreadablePicture
-from service.pictures.header import ARRAY, Header, check_parts, check_size, read_header
+from model.preprocess.header import ARRAY, Header, check_parts, read_header
+from service.errors import TooLarge, UnreadablePicture
 
+MAX_SIDE = 16_384
+"""A side may have this many pixels, because the memory of one row grows with it."""
 _AMPLE_PIXELS = 640
 """A reduced image keeps at least this many pixels along its longer side."""
 _MAX_WHOLE_PIXELS = 4_000_000
@@ -72,6 +74,20 @@ def decode(content: bytes, header: Header | None = None, *, max_pixels: int) -> 
         raise UnreadablePicture("a TIFF of floats has no white: send it as 16 bits, or as an array")
     smaller = _reduce(picture)
     return Decoded(smaller, longest / max(smaller.size))
+
+
+def check_size(width: int, height: int, *, max_pixels: int) -> None:
+    """Refuse a picture that is too large.
+
+    Raises:
+        TooLarge: more pixels, or a longer side, than allowed.
+    """
+    if width * height > max_pixels:
+        raise TooLarge(f"a picture may have {max_pixels:,} pixels, this one has {width} x {height}")
+    if max(width, height) > MAX_SIDE:
+        raise TooLarge(
+            f"a picture's side may have {MAX_SIDE:,} pixels, this one has {width} x {height}"
+        )
 
 
 def _read_array(content: bytes) -> Floats:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from PIL import Image
 
 from model.preprocess import Prepared
+from model.preprocess.header import Header, read_header
 from service.errors import Problem, TooLarge, UnreadablePicture
-from service.pictures.header import Header, check_size, read_header
+from service.pictures.decode import check_size
 from service.pictures.spec import (
     ImageSpec,
     Upload,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 import numpy as np
 
 from model.preprocess import Fit, Polarity, Prepared, PreprocessError, prepare
+from model.preprocess.header import Header, is_plain_png
 from model.preprocess.prepared import Box, FoundPolarity
 from service.errors import (
     InvalidParameter,
@@ -19,8 +20,7 @@ from service.errors import (
     UnsupportedFormat,
     release,
 )
-from service.pictures.decode import decode
-from service.pictures.header import MAX_SIDE, Header, is_plain_png
+from service.pictures.decode import MAX_SIDE, decode
 
 if TYPE_CHECKING:  # processes that decode do not import pydantic
     from model.bundle import PreprocessRule

@@ -6,13 +6,14 @@ import { find, make } from "./dom.js";
 import { latest } from "./latest.js";
 import { COVERAGE, markTarget, showClasses, showPrediction } from "./lengths.js";
 import { Lenses } from "./lenses.js";
-import { comparable, describe, dimensionMeanings, forPhotos, missing, offers, share } from "./models.js";
+import { comparable, describe, dimensionMeanings, forPhotos, invitation, missing, offers } from "./models.js";
 import { showNeighbours } from "./neighbours.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
 import { decoder, hidePose, showPose } from "./pose.js";
 import { showDecoded, showMoved, tellError } from "./reconstruction.js";
 import { openingOf } from "./samples.js";
+import { varianceFigure } from "./variance.js";
 
 const GLANCE_MS = 150;
 const whole = find("digit");
@@ -32,6 +33,7 @@ let models = [];
  */
 let scene = null;
 let glancing = null;
+const showVariance = varianceFigure(find("share"));
 const lenses = new Lenses(() => scene, others);
 
 const look = latest(async ({ model, target, settled }, wanted) => {
@@ -131,12 +133,12 @@ function showModel() {
   showScene(null);
   find("about").textContent = describe(model);
   find("missing").textContent = missing(model);
-  find("share").textContent = share(model);
+  showVariance(model);
   find("reconstructed").hidden = !offers(model, "decode");
   lenses.offer(model);
   whole.classList.toggle("photos", forPhotos(model));
   whole.style.setProperty("--ratio", `${model.width} / ${model.height}`);
-  pad.offer(model.samples, { drawable: !forPhotos(model) });
+  pad.offer(model.samples, { drawable: !forPhotos(model), invitation: invitation(model) });
   find("tab-digit").textContent = ofDigits ? "One digit" : "One picture";
   find("draw-title").textContent = ofDigits ? "Draw a digit" : "Choose a picture";
   showClasses(model, chooseTarget);

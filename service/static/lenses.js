@@ -55,7 +55,7 @@ export class Lenses {
   /** Say what limits the open view of this network, where anything is known to. */
   tellLimits() {
     const notes = this.model?.notes[this.views[this.active]] ?? [];
-    find("limits").textContent = notes.join(" ");
+    find("limits").textContent = notes.join(" ").replaceAll(" %", "\u00a0%");
     find("limits").hidden = !notes.length;
   }
 

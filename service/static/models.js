@@ -5,7 +5,7 @@ import { loadSamples } from "./samples.js";
 
 const NAMED = 10;
 
-/** @returns {Promise<any[]>} the manifest of each, with `samples` and `default` */
+/** @returns {Promise<any[]>} the manifest of each, with its samples and what only the list of models says */
 export async function loadModels() {
   const { models } = await ask("/models");
   const load = async (summary) => ({
@@ -14,6 +14,7 @@ export async function loadModels() {
     default: summary.default,
     family_title: summary.family_title,
     notes: summary.notes,
+    explained: summary.explained,
   });
   return Promise.all(models.map(load));
 }
@@ -28,6 +29,17 @@ export function forPhotos(model) {
   return model.preprocess === "crop";
 }
 
+/** Whether a network looks at arrays: only those with as many channels suit it. */
+export function forArrays({ channels }) {
+  return channels !== 1 && channels !== 3;
+}
+
+/** What to do for a prediction, in words. */
+export function invitation(model) {
+  if (!forPhotos(model)) return "draw, drop or paste";
+  return forArrays(model) ? `choose or drop an array of ${model.channels} channels (.npy)` : "choose, drop or paste a picture";
+}
+
 /** Whether a network can do a thing: "decode" or "trace". */
 export function offers(model, thing) {
   return model.offers.includes(thing);
@@ -35,7 +47,8 @@ export function offers(model, thing) {
 
 /** Whether two networks can be asked about the same picture, class by class. */
 export function comparable(one, other) {
-  return one.name !== other.name && forPhotos(one) === forPhotos(other) && `${one.class_names}` === `${other.class_names}`;
+  const kinds = [one, other].map((model) => [forPhotos(model), forArrays(model) && model.channels, model.class_names]);
+  return one.name !== other.name && `${kinds[0]}` === `${kinds[1]}`;
 }
 
 /** The family and what the network knows, as a sentence. */
@@ -55,10 +68,12 @@ export function missing(model) {
 }
 
 /** What the pose of a class explains of images, next to PCA, as a sentence; empty where that was not measured. */
-export function share({ explained, class_dim: size }) {
+export function share(model) {
+  const { explained, class_dim: size } = model;
   if (!explained) return "";
-  const percent = (part) => `${Math.round(100 * part)} %`;
-  return `A pose of ${size} numbers explains ${percent(explained.pose)} of the variance of images; `
+  const percent = (part) => `${Math.round(100 * part)}\u00a0%`;
+  const images = `${explained.count.toLocaleString("en")} ${forPairs(model) ? "single digits in pairs " : ""}${explained.images}`;
+  return `A pose of ${size} numbers explains ${percent(explained.pose)} of the variance of ${images}. `
     + `PCA with ${size} numbers explains ${percent(explained.pca[size])}.`;
 }
 

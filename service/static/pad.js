@@ -1,5 +1,6 @@
 /** Where a picture comes from: drawn, dropped, pasted, chosen, or one of the samples. */
 
+import { fileChooser } from "./chooser.js";
 import { make, show } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { takeDrops } from "./handover.js";
@@ -27,7 +28,7 @@ export class Pad extends EventTarget {
     this.drawing.addEventListener("stroke", () => this.#drew("stroke"));
     this.drawing.addEventListener("change", () => this.#drew("change"));
     this.image = make("img", { class: "taken", alt: "", hidden: true });
-    this.hint = make("p", { class: "hint", "aria-hidden": "true" });
+    this.hint = make("p", { class: "hint" });
     this.paper = make("div", { class: "paper pad" }, this.image, this.drawing.canvas, this.hint);
     takeDrops(this);
     this.samples = make("div", { class: "samples", role: "group", "aria-label": `${name}: samples` });
@@ -41,14 +42,14 @@ export class Pad extends EventTarget {
    * if out of sight.
    *
    * @param {import("./samples.js").Sample[]} samples
-   * @param {{drawable?: boolean}} [options]
+   * @param {{drawable?: boolean, invitation?: string}} [options] `invitation` is what the empty pad says
    */
-  offer(samples, { drawable = true } = {}) {
+  offer(samples, { drawable = true, invitation = "draw, drop or paste" } = {}) {
     this.offered = samples;
     this.samples.replaceChildren(...samples.map((sample) => this.#button(sample)));
     this.drawing.canvas.hidden = !drawable;
     this.undoing.hidden = !drawable;
-    this.hint.textContent = drawable ? "draw, drop or paste" : "choose, drop or paste a picture";
+    this.invitation = invitation;
     if (this.sample && !samples.some(({ id }) => id === this.sample.id)) this.#dropFile();
     this.#refresh();
   }
@@ -153,15 +154,23 @@ export class Pad extends EventTarget {
       const { file, alt, className = "taken", sample } = taken;
       [this.file, this.sample, this.address] = [file, sample, URL.createObjectURL(file)];
       this.image.className = className;
-      this.image.onerror = () => show(this.image, null);
+      this.image.onerror = () => this.#hideUnreadable(file);
       show(this.image, this.address, alt);
     }
     this.#refresh();
   }
 
+  /** An array, or a picture that the service may read all the same. */
+  #hideUnreadable(file) {
+    if (file !== this.file) return;
+    this.unreadable = true;
+    show(this.image, null);
+    this.#refresh();
+  }
+
   #dropFile() {
     URL.revokeObjectURL(this.address);
-    [this.file, this.sample] = [null, undefined];
+    [this.file, this.sample, this.unreadable] = [null, undefined, false];
     show(this.image, null);
   }
 
@@ -172,29 +181,18 @@ export class Pad extends EventTarget {
 
   #refresh() {
     this.asked = null;
-    this.hint.hidden = !this.empty;
+    this.hint.textContent = this.unreadable ? `Your browser cannot show ${this.file.name}.` : this.invitation;
+    this.hint.setAttribute("aria-hidden", String(!this.unreadable)); // the canvas invites too
+    this.hint.hidden = !this.empty && !this.unreadable;
     for (const tool of this.erasers) tool.disabled = this.empty;
     this.credit.textContent = this.sample ? `${this.sample.name}: ${this.sample.credit}` : "";
   }
 
   #tools(name) {
-    const chooser = make("input", {
-      type: "file",
-      accept: "image/*,.npy",
-      class: "unseen",
-      tabindex: "-1",
-      "aria-hidden": "true",
-      onchange: () => {
-        const [file] = chooser.files;
-        chooser.value = ""; // so that the same file can be chosen again
-        if (file) this.take(file);
-      },
-    });
     const eraser = (title, erase) => make("button", { type: "button", disabled: true, onclick: erase }, title);
     this.undoing = eraser("Undo", () => this.undo());
     this.erasers = [this.undoing, eraser("Clear", () => this.clear())];
-    const file = make("button", { type: "button", onclick: () => chooser.click() }, "Choose a file");
     const label = `${name}: tools`;
-    return make("div", { class: "tools", role: "group", "aria-label": label }, ...this.erasers, file, chooser);
+    return make("div", { class: "tools", role: "group", "aria-label": label }, ...this.erasers, ...fileChooser((file) => this.take(file)));
   }
 }

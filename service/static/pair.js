@@ -10,6 +10,7 @@ import { calm } from "./notice.js";
 import { Pad } from "./pad.js";
 import { DIGITS } from "./samples.js";
 import { routingSwitch } from "./switch.js";
+import { varianceFigure } from "./variance.js";
 
 const OPENING = ["mnist-3", "mnist-5"];
 const ORDINALS = ["first", "second"];
@@ -29,6 +30,8 @@ export function pairPads(panel, { models, fail }) {
   const hint = make("p", { class: "hint" }, "needs two digits");
   const result = make("div", { class: "apart", "aria-live": "polite" });
   const routing = make("div");
+  const variance = make("figure", { class: "variance lead quiet", hidden: true });
+  const showVariance = varianceFigure(variance);
   const message = make("p", { class: "lead" }, "Two overlapping digits: which strokes belong to which?");
 
   const segment = latest(async (_, wanted) => {
@@ -102,11 +105,12 @@ export function pairPads(panel, { models, fail }) {
   const [first, second] = places.map((place, index) => titled(["First digit", "Second digit"][index], place));
   const both = titled("Both digits", make("div", { class: "paper" }, image, hint), right.row, down.row);
   const parts = make("div", { class: "pair-parts" }, make("div", { class: "story pair" }, first, second, both), result);
-  panel.append(message, parts, routing, explained("segment"));
+  panel.append(message, parts, routing, explained("segment"), variance);
   models.then((found) => {
     if (!found?.pair.length) return;
     for (const pad of pads) pad.offer(DIGITS);
     message.append(` ${found.pair[0].name} finds two different digits.`);
+    showVariance(found.pair[0]);
   });
   restorePair();
   return { pads, restorePair, showPair };

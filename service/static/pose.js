@@ -50,10 +50,10 @@ export function showPose(pose, meanings, draw) {
   if (!reset.disabled) current.draw(movedPose(), true);
 }
 
-/** Dimensions with a direction come first, those that explain most before others. */
+/** Dimensions that do what a name says come first, those that explain most before others. */
 function rank(meaning) {
-  if (meaning?.sign) return -meaning.strength;
-  return isNamed(meaning) ? 1 : 2;
+  if (!isNamed(meaning)) return 2;
+  return meaning.name === "localised" ? 1 : -meaning.strength;
 }
 
 function isNamed(meaning) {

@@ -1,16 +1,18 @@
 /** Lenses for the views, made from the OpenAPI document: a control for each parameter, and what the answer holds. */
 
-import { recall, remember } from "./address.js";
+import { recallNumber, remember } from "./address.js";
 import { renderAnswer } from "./answer.js";
 import { ask, Problem, upload } from "./api.js";
+import { fileChooser } from "./chooser.js";
 import { control } from "./controls.js";
 import { make, unmarked } from "./dom.js";
 import { explained } from "./explained.js";
 import { latest } from "./latest.js";
-import { offers } from "./models.js";
+import { forArrays, offers } from "./models.js";
 import { calm, complain } from "./notice.js";
 import { drawOcclusion } from "./occlusion.js";
 import { fetchSample } from "./samples.js";
+import { shrink } from "./shrink.js";
 import { drawWalk, usedByWalk } from "./walk.js";
 
 /** What the page shows in another way. */
@@ -103,7 +105,9 @@ export async function drawView(view, scene, wanted) {
     result.setAttribute("aria-busy", "true");
     try {
       const options = { query: query(view, scene, controls), wanted: () => wanted() && newest() };
-      const body = upload(scene.picture, ...(other ? [await other.picture()] : []));
+      const second = await other?.picture();
+      if (other && !second) return result.replaceChildren(make("p", { class: "quiet" }, "Choose a second picture."));
+      const body = upload(scene.picture, ...(other ? [second] : []));
       const answer = await ask(view.path, { ...options, body });
       const shown = show(view, answer, scene);
       for (const one of controls) one.refuse("");
@@ -158,19 +162,28 @@ function query({ parameters }, { model, target }, controls) {
   return values;
 }
 
-/** A choice among prototypes of the class, where the bundle has some, and samples, for views of two pictures. */
+/** A choice among prototypes of the class, where the bundle has some, samples and files, for views of two pictures. */
 async function secondPicture(view, { model, target, picture }, wanted, redraw) {
   const key = `${view.name}.second`;
   const id = `${panelId(view.name)}-second`;
   const others = [
-    ...(await prototypes(model, target, picture, wanted)),
+    ...(forArrays(model) ? [] : await prototypes(model, target, picture, wanted)), // which are pictures
     ...model.samples.map((sample) => ({ name: sample.name, alike: sample.label === target, load: () => fetchSample(sample) })),
   ];
-  const choice = make("select", { id }, ...others.map(({ name }, place) => make("option", { value: place }, name)));
-  choice.value = recall(key) ?? String(Math.max(others.findIndex(({ alike }) => alike), 0));
-  choice.addEventListener("change", () => redraw({ [key]: choice.value }));
-  const row = make("div", { class: "control" }, make("label", { for: id }, "second picture"), " ", choice);
-  return others.length ? { picture: () => others[choice.value].load(), row } : null;
+  const choice = make("select", { id });
+  const offer = ({ name }, place) => choice.append(make("option", { value: place }, name));
+  const choose = () => redraw({ [key]: choice.value });
+  others.forEach(offer);
+  const kept = recallNumber(key);
+  choice.value = String(kept in others ? kept : Math.max(others.findIndex(({ alike }) => alike), 0));
+  choice.addEventListener("change", choose);
+  const chooser = fileChooser((file) => {
+    offer(file, others.push({ load: () => shrink(file) }) - 1);
+    choice.value = String(others.length - 1);
+    choose();
+  });
+  const row = make("div", { class: "control" }, make("label", { for: id }, "second picture"), " ", choice, " ", ...chooser);
+  return { picture: () => others[choice.value]?.load(), row };
 }
 
 async function prototypes(model, target, picture, wanted) {

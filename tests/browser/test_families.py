@@ -19,6 +19,7 @@ from model.bundle import Bundle, write_manifest
 from model.bundle.explained import Explained
 from tests.browser.playground import Playground, open_playground
 from tests.browser.test_visitors import HAND_OVER
+from tests.figures import SIZE, draw_explained
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ def families_url(
         (folder / bundle.name).symlink_to(bundle)
     (folder / "tiny-shared").unlink()
     shared = Path(shutil.copytree(family_bundles / "tiny-shared", folder / "tiny-shared"))
-    explained = Explained("images", 100, 0.4, 0.2, {"16": 0.7}, 16)
+    explained = Explained("images of another town", 1200, 0.4, 0.2, {"16": 0.7}, 16)
     write_manifest(shared, replace(Bundle.open(shared).manifest, explained=explained))
+    draw_explained(shared)
     samples = Path(shutil.copytree(colour_bundle_path, folder / "blocks")) / "samples"
     samples.mkdir()
     known = {"label": 0, "class_name": "red", "licence": "yours", "source": "painted"}
@@ -132,8 +134,9 @@ def test_the_page_says_what_a_pose_explains_and_what_that_limits(playground: Pla
     """Above the views that need the decoder; others and other networks have no such note."""
     page = playground.page
     choose(playground, "tiny-shared")
-    sentence = "A pose of 16 numbers explains 40 % of the variance of images; PCA with 16 numbers"
-    assert f"{sentence} explains 70 %." == page.locator("#share").inner_text()
+    sentence = "A pose of 16 numbers explains 40 % of the variance of 1,200 images of another town."
+    shown = page.locator("#share p").first.inner_text().replace("\u00a0", " ")
+    assert f"{sentence} PCA with 16 numbers explains 70 %." == shown
     limits = page.locator("#limits")
     assert "shows little of the image except its class" in limits.inner_text()
     page.get_by_role("tab", name="Rivals").click()
@@ -143,10 +146,62 @@ def test_the_page_says_what_a_pose_explains_and_what_that_limits(playground: Pla
     playground.settle()
     assert not limits.is_visible()
     choose(playground, "tiny-attention")
-    assert "" == page.locator("#share").inner_text()
+    assert not page.locator("#share").is_visible()
     page.get_by_role("tab", name="Sweep").click()
     playground.settle()
     assert not limits.is_visible()
+
+
+def test_a_figure_shows_what_a_pose_explains(playground: Playground) -> None:
+    """With words for those who do not see it; it opens in its own size, by keyboard too."""
+    page = playground.page
+    choose(playground, "tiny-shared")
+    page.locator("#share").scroll_into_view_if_needed()
+    image = page.get_by_role("img", name="images, below them their reconstructions from poses")
+    page.wait_for_function("() => document.querySelector('#share img').naturalWidth")
+    ratio = image.evaluate("element => element.clientWidth / element.clientHeight")
+    assert SIZE[0] / SIZE[1] == pytest.approx(ratio, rel=0.02)
+    assert "Bottom: PCA with 16 numbers." in page.locator("#share figcaption").inner_text()
+    page.locator("#share a").focus()
+    with page.expect_popup() as opened:
+        page.keyboard.press("Enter")
+    opened.value.wait_for_load_state()
+    drawn = opened.value.locator("img")
+    assert SIZE[0] == drawn.evaluate("element => element.naturalWidth")
+    opened.value.close()
+    choose(playground, "tiny-attention")
+    choose(playground, "tiny-shared")
+    page.wait_for_function("() => document.querySelector('#share img').naturalWidth")
+    assert 1 == sum("/figures/" in address for address in playground.requests)
+
+
+def test_a_figure_is_asked_for_when_it_comes_into_view(browser: Browser, families_url: str) -> None:
+    """A visitor with a phone who does not scroll does not wait for it, and nothing moves then."""
+    options = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    with open_playground(browser, families_url, **options) as playground:
+        page = playground.page
+        choose(playground, "tiny-shared")
+        assert [] == [address for address in playground.requests if "/figures/" in address]
+        below = page.get_by_role("tablist", name="Views")
+        place = "element => element.getBoundingClientRect().top + scrollY"
+        before = below.evaluate(place)
+        page.locator("#share").scroll_into_view_if_needed()
+        page.wait_for_function("() => document.querySelector('#share img').naturalWidth")
+        assert before == below.evaluate(place)
+        assert 390 == page.evaluate("document.documentElement.scrollWidth")
+        assert [] == playground.complaints
+
+
+def test_a_figure_that_is_gone_leaves_the_sentence(playground: Playground) -> None:
+    """The numbers stay, without a frame for what does not come."""
+    page = playground.page
+    page.route("**/figures/*.png", lambda route: route.fulfill(status=422, json={"title": "Gone"}))
+    choose(playground, "tiny-shared")
+    page.locator("#share").scroll_into_view_if_needed()
+    page.locator("#share a").wait_for(state="hidden")
+    assert "Bottom" not in page.locator("#share").inner_text()
+    assert page.get_by_text("PCA with 16 numbers explains").is_visible()
+    playground.complaints.clear()  # Chromium names the status
 
 
 def test_routing_of_one_iteration_has_no_slider(playground: Playground) -> None:

@@ -152,6 +152,26 @@ def test_named_dimensions_come_first(playground: Playground) -> None:
     assert ends.count() == len(pictures)
 
 
+def test_a_name_without_a_direction_leads_too(playground: Playground) -> None:
+    """Such as that of a dimension that turns an object; changes of one part come later."""
+
+    def rename(route: Any) -> None:
+        manifest = route.fetch().json()
+        names = [("azimuth", "turns the object"), ("localised", "a localised change")]
+        first = [one for one in manifest["pose_dimensions"] if one["label"] == 4][: len(names)]
+        for one, (name, effect) in zip(first, names, strict=True):
+            one.update(name=name, effect=effect, sign=0, strength=1)
+        route.fulfill(json=manifest)
+
+    playground.page.route("**/models/mnist-compact", rename)
+    playground.page.reload()
+    playground.take_sample(4)
+    sliders = playground.page.locator("#pose .slider")
+    assert "azimuth dim 0" == sliders.first.locator("label").inner_text()
+    assert "+ turns the object, 100 %" in sliders.first.inner_text()
+    assert not sliders.nth(1).get_by_text("a localised change").count()
+
+
 def test_a_file_that_is_no_picture_is_refused_aloud(playground: Playground) -> None:
     """The service's own words appear where screen readers announce them."""
     text = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"seven"}

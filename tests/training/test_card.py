@@ -223,10 +223,14 @@ def test_dimensions_are_told_in_words(bundle: Bundle) -> None:
         PoseDimension(7, 0, "slant", -1, 0.625),
         PoseDimension(7, 1, "localised", 0, 0.7),
         PoseDimension(7, 2, "none"),
+        PoseDimension(7, 3, "azimuth", 0, 0.5),
     )
     told = card(bundle, pose_dimensions=names).splitlines()
     assert {"| | 7 |", "| 0 | leans left 0.62 |", "| 1 | *part* |", "| 2 | - |"} <= set(told)
-    assert "1 of 3 dimensions have one." in told
+    assert "| 3 | turns the object 0.50 |" in told
+    assert "2 of 4 dimensions have one." in told
+    assert "follows a factor of the rendered objects" in " ".join(told)
+    assert "rendered objects" not in card(bundle, pose_dimensions=names[:3])
 
 
 def test_novelty_is_told_by_kind(bundle: Bundle) -> None:

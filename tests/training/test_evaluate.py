@@ -21,6 +21,7 @@ from training.__main__ import app, conclude_export
 from training.analysis.bundle import analyse
 from training.answers import is_missed
 from training.card import WRONG
+from training.card_sections import EXPLAINED
 from training.data.datasets import DATASETS, Examples, digest, load
 from training.data.pairs import TEST_DIGESTS, TEST_SEED, PairDraw, PairSet, fixed_pairs
 from training.data.source import DatasetError
@@ -30,6 +31,7 @@ from training.evaluate import (
     evaluate,
     measure_overlap,
     score_shift,
+    score_single,
     validation_examples,
 )
 from training.provenance import TEST_READS, ProvenanceError, reads_of
@@ -66,6 +68,33 @@ def test_a_test_score_is_in_manifest_and_card(bundle: Bundle, data_dir: Path) ->
     assert f"({WRONG})" in card
     assert (bundle.path / WRONG).exists()
     assert f"{low:.2f} to {high:.2f}" in scores.headline()
+
+
+def test_what_poses_explain_of_test_images_is_written(bundle: Bundle, data_dir: Path) -> None:
+    """In place of the share of training images."""
+    evaluate(bundle, data_dir)
+    explained = Bundle.open(bundle.path).manifest.explained
+    assert explained is not None
+    assert ("of the test images", TEST) == (explained.images, explained.count)
+    assert f"of the variance of {TEST} of the test images" in (bundle.path / CARD).read_text()
+    assert (bundle.path / EXPLAINED).exists()
+
+
+def test_images_of_one_object_widen_the_interval(bundle: Bundle) -> None:
+    """An object whose images are all wrong is one mistake."""
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (12, *bundle.manifest.image_shape), dtype=np.uint8)
+    examples = Examples(images.repeat(4, axis=0), np.arange(12).repeat(4) % 2)
+    runtime = Runtime(bundle, device="cpu")
+    shared = np.arange(12).repeat(4)
+    apart, together = (
+        score_single(runtime, examples, split="test", which="noise", objects=objects)
+        for objects in (None, shared)
+    )
+    assert 0 < apart.errors < 48
+    assert apart.errors == together.errors
+    low, high = together.interval_percent
+    assert 1.5 * (apart.interval_percent[1] - apart.interval_percent[0]) < high - low
 
 
 def test_mirror_images_have_a_score_of_their_own(bundle: Bundle, data_dir: Path) -> None:
@@ -171,12 +200,9 @@ def test_findings_made_meanwhile_are_kept(
     monkeypatch.setattr(novelty, "COUNT", 5)
     found = analyse(bundle, data_dir).manifest
     scores = evaluate(bundle, data_dir)
-    assert (
-        replace(
-            found, metrics=scores.metrics(), training=Bundle.open(bundle.path).manifest.training
-        )
-        == Bundle.open(bundle.path).manifest
-    )
+    kept = Bundle.open(bundle.path).manifest
+    scored = {"metrics": scores.metrics(), "explained": scores.explained}
+    assert replace(found, training=kept.training, **scored) == kept
 
 
 def test_the_mean_over_seeds_stays_beside_a_new_score(bundle: Bundle, data_dir: Path) -> None:

@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from model.bundle import CARD, MANIFEST, WEIGHTS, Bundle, digest
 from model.capsnet import FAMILIES, Encoding, Network, load
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
+from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig
+from model.capsnet.stem import Conv
+from model.outputs import Trace
 from model.runtime import Runtime
 from training.data.datasets import DIGITS, Examples
 from training.export import (
@@ -141,24 +144,78 @@ def test_an_answer_that_depends_on_its_batch_is_refused(tmp_path: Path, noise: E
     assert [] == list(tmp_path.iterdir())
 
 
-class Crossed(BaselineCnn):
-    """It lists a normalisation after a convolution, and uses it before."""
+class Crossed(nn.Module):
+    """A filter that lists a normalisation after a convolution, and uses it before."""
 
-    def __init__(self, config: BaselineConfig) -> None:
-        super().__init__(config)
+    def __init__(self) -> None:
+        super().__init__()
         self.mix, self.norm = nn.Conv2d(1, 1, 3, padding=1), nn.BatchNorm2d(1)
         self.norm.running_mean.fill_(0.5)  # type: ignore[union-attr]
         self.norm.running_var.fill_(4)  # type: ignore[union-attr]
 
+    def forward(self, images: Tensor) -> Tensor:
+        """Images of the same size."""
+        filtered: Tensor = self.mix(self.norm(images))
+        return filtered
+
+
+class CrossedEncoder(DynamicCapsNet):
+    """It answers to filtered images."""
+
+    def __init__(self, config: DynamicConfig) -> None:
+        super().__init__(config)
+        self.filter = Crossed()
+
     def forward(self, images: Tensor) -> Encoding[Tensor]:
-        """The baseline's answer to filtered images."""
-        return super().forward(self.mix(self.norm(images)))
+        """Filter, then encode."""
+        return super().forward(self.filter(images))
 
 
-def test_a_normalisation_that_is_wrongly_folded_is_refused(tmp_path: Path, noise: Examples) -> None:
+class CrossedRouting(DynamicCapsNet):
+    """It traces filtered images."""
+
+    def __init__(self, config: DynamicConfig) -> None:
+        super().__init__(config)
+        self.filter = Crossed()
+
+    def trace(self, images: Tensor) -> Trace[Tensor]:
+        """Filter, then trace."""
+        return super().trace(self.filter(images))
+
+
+class CrossedDecoder(DynamicCapsNet):
+    """It filters what it draws."""
+
+    def __init__(self, config: DynamicConfig) -> None:
+        super().__init__(config)
+        self.decoder = Filtered(self.decoder)
+
+
+class Filtered(nn.Module):
+    """A decoder and a filter."""
+
+    def __init__(self, decoder: nn.Module) -> None:
+        super().__init__()
+        self.decoder, self.filter = decoder, Crossed()
+
+    def forward(self, poses: Tensor, classes: Tensor) -> Tensor:
+        """Decode, then filter."""
+        filtered: Tensor = self.filter(self.decoder(poses, classes))
+        return filtered
+
+
+@pytest.mark.parametrize(
+    ("kind", "graph"),
+    [(CrossedEncoder, "encoder"), (CrossedDecoder, "decoder"), (CrossedRouting, "routing, ")],
+)
+def test_a_normalisation_that_is_wrongly_folded_is_refused(
+    kind: type[DynamicCapsNet], graph: str, tmp_path: Path, noise: Examples
+) -> None:
     """A bundle computes what the trained network did, not what folding made of it."""
-    with pytest.raises(ExportError, match="folded normalisation, encoder: off by"):
-        export(small(Crossed), tmp_path / "crossed", noise)
+    torch.manual_seed(0)
+    network = kind(DynamicConfig(stem=(Conv(4, 9),), primary_types=1, decoder_hidden=(8, 8)))
+    with pytest.raises(ExportError, match=f"folded normalisation, {graph}.*: off by"):
+        export(network.eval(), tmp_path / "crossed", noise)
     assert [] == list(tmp_path.iterdir())
 
 

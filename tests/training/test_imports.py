@@ -15,6 +15,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import model
+from model.bundle.explained import Explained
 from model.errors import NotOffered
 from training.__main__ import app
 from training.graphs import ExportError, to_onnx
@@ -123,7 +124,10 @@ def test_a_module_with_a_decoder_has_views(command: Command, module: Path, tmp_p
 def test_a_folder_scores_and_measures_it(
     command: Command, module: Path, shapes: Path, tmp_path: Path
 ) -> None:
-    """The folder names the classes; afterwards the bundle has neighbours and named dimensions."""
+    """The folder names the classes.
+
+    Afterwards the bundle has neighbours, named dimensions and what a pose explains.
+    """
     options = ("--name", "shapes", "--data", shapes, "--size", 12, "--preprocess", "digit")
     target = tmp_path / "bundles" / "shapes"
     answer = command(f"{module}:make", *options, "--bundles", target.parent)
@@ -132,7 +136,10 @@ def test_a_folder_scores_and_measures_it(
     assert ["circle", "line", "square"] == manifest["class_names"]
     assert ["decode", "neighbours"] == manifest["offers"]
     assert 3 * 4 == len(manifest["pose_dimensions"])
+    explained = Explained.from_dict(manifest["explained"])
+    assert (30, 4, True) == (explained.count, explained.class_dim, explained.is_low)
     loaded = model.load(target, device="cpu")
+    assert "explains only" in loaded.reconstruct(shapes / "line" / "3.png").notes[0]
     assert 2 == len(loaded.neighbours(shapes / "line" / "3.png", count=2).neighbours)
     report = tmp_path / "report.html"
     arguments = ["evaluate", target, "--data", shapes, "--report", report]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from training.data.datasets import Examples
 from training.export import describe, export_bundle
 from training.growth import fit_size
 from training.pretrained import (
+    PACKAGE,
     PretrainedError,
     PublishedWeights,
     check_size,
@@ -123,6 +126,25 @@ def test_files_of_other_networks_are_refused(tmp_path: Path) -> None:
     published = find_weights(str(tmp_path / "narrow.pth"))
     with pytest.raises(PretrainedError, match=r"features\.3\.conv\.1\.0"):
         load_weights(PretrainedNetwork(3, "mobilenet-v2"), published)
+
+
+@pytest.mark.skipif(not find_spec(PACKAGE.replace("-", "_")), reason=f"needs {PACKAGE}")
+def test_the_weights_of_the_package_load() -> None:
+    """They are those of EfficientNet-Lite0; the card names package, version and licence."""
+    published = find_weights("pretrained")
+    assert "efficientnet-lite0" == published.network
+    assert f"{PACKAGE} {metadata.version(PACKAGE)}, Apache-2.0" == published.origin
+    layer = PretrainedNetwork(3, published.network)
+    load_weights(layer, published)
+    tensors = torch.load(published.file, weights_only=True)
+    torch.testing.assert_close(layer.last[0].weight, tensors["_conv_head.weight"])
+
+
+def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the extra that installs it."""
+    monkeypatch.setattr("sys.path", [])
+    with pytest.raises(PretrainedError, match=f"needs the package {PACKAGE}: install the extra"):
+        find_weights("pretrained")
 
 
 def test_a_pretrained_stem_needs_room_and_colour() -> None:

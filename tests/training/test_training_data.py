@@ -83,13 +83,20 @@ def test_pictures_have_no_strokes(tiny: Recipe) -> None:
 @pytest.mark.parametrize("name", ["pictures", "mnist-compact", "mnist-matrix", "mnist-baseline"])
 @pytest.mark.parametrize("count", [10, 40, 400, 1999, 2000, 50_000])
 def test_pictures_are_learnt_for_enough_steps(name: str, count: int) -> None:
-    """A thousand at least, in batches that grow with the folder."""
+    """Eight hundred at least, in batches that grow with the folder."""
     preset = PRESETS[name]
     recipe = for_pictures(preset, count)
     steps = recipe.epochs * count / recipe.batch_size
-    assert steps == pytest.approx(max(1000, preset.epochs * count / preset.batch_size), rel=0.01)
+    assert steps == pytest.approx(max(800, preset.epochs * count / preset.batch_size), rel=0.01)
     assert min(16, preset.batch_size) <= recipe.batch_size <= preset.batch_size
-    assert recipe.spread_steps <= max(1000, steps) / 9
+    assert recipe.spread_steps <= max(800, steps) / 9
+
+
+@pytest.mark.parametrize("count", [2, 10, 20])
+def test_held_out_pictures_make_no_steps(folder: Folder, count: int) -> None:
+    """The steps are those of the pictures that are learnt from."""
+    recipe, _, training, *_ = load_pictures(PRESETS["pictures"], folder(count=count))
+    assert 800 == pytest.approx(recipe.epochs * len(training.labels) / recipe.batch_size, rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["pictures", "mnist-matrix"])

@@ -28,17 +28,18 @@ from model.runtime import Runtime
 from training import novelty
 from training.analysis.confidence import answer_unseen, fit_confidence
 from training.analysis.dimensions import name_dimensions
-from training.analysis.explained import measure_explained
+from training.analysis.factors import name_by_factors
 from training.analysis.health import measure_health
 from training.analysis.neighbours import choose_images, collect
 from training.answers import Labelled
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.card_sections import CONFIDENCE, EXPLAINED, HEALTH
-from training.data.datasets import Examples
+from training.data.datasets import DATASETS, Examples, factors_of, split_last
 from training.data.pairs import VALIDATION_SEED, fixed_pairs, validation_pairs
 from training.eight_bits import CALIBRATION_IMAGES, quantise
 from training.eight_bits import measure as measure_eight_bits
 from training.evaluate import choose_threshold, seen_or_not, training_data_of, validation_examples
+from training.explained import Halves, measure_explained
 from training.figures import (
     draw_confidence,
     draw_health,
@@ -96,7 +97,8 @@ def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None, twin: Path 
         bundle = analyse_health(bundle, examples)
     if "decode" in offers:
         bundle = analyse_explained(bundle, data_dir, folder=folder)
-        bundle = analyse_dimensions(bundle, examples)
+        learnt = training_data_of(bundle, data_dir, folder=folder).training
+        bundle = analyse_dimensions(bundle, examples, learnt)
         if bundle.manifest.mask_threshold is None:
             bundle = analyse_novelty(bundle, examples, data_dir)
         else:
@@ -109,8 +111,8 @@ def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None, twin: Path 
 def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bundle:
     """Analyse the poses of a network that was trained elsewhere; there is no card.
 
-    Names pose dimensions, unless of photographs, fits the novelty rule to enough images, and keeps
-    the poses that `/neighbours` compares with.
+    Names pose dimensions, unless of photographs, fits the novelty rule to enough images, measures
+    what poses explain of half of the images, and keeps the poses that `/neighbours` compares with.
 
     Args:
         examples: images that are like those of its training.
@@ -128,6 +130,12 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
         rule = fit_novelty(Runtime(bundle), scale(examples.images), described=described)
         arrays = {NOVELTY: rule.gaussians} if rule.gaussians else {}
         bundle = _record(bundle, arrays, novelty=rule)
+    if half := len(examples.labels) // 2:
+        order = np.random.default_rng(0).permutation(len(examples.labels))
+        shuffled = Examples(examples.images[order], examples.labels[order])
+        halves = Halves(*split_last(shuffled, half))
+        described = f"of half of the images of the {source}; PCA is fitted to the other half"
+        bundle = _record(bundle, explained=measure_explained(bundle, halves, described=described))
     return _keep_neighbours(bundle, collect(bundle, examples, licence="", source=source))
 
 
@@ -233,13 +241,24 @@ def _keep_neighbours(bundle: Bundle, neighbours: NeighbourImages) -> Bundle:
     return _record(bundle, arrays, neighbours=neighbours, offers=offers)
 
 
-def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
-    """Name the pose dimensions, unless of photographs, and draw what some do to held-out images."""
+def analyse_dimensions(bundle: Bundle, examples: Examples, learnt: Examples) -> Bundle:
+    """Name the pose dimensions, unless of photographs, and draw what some do to held-out images.
+
+    Args:
+        examples: held-out images.
+        learnt: the training images before them. Where the factors of both are known, the name of a
+            factor replaces that of a deformation.
+    """
     runtime, images = Runtime(bundle), _centre(examples, bundle)
     if bundle.manifest.preprocess != "crop":
-        bundle = _record(bundle, pose_dimensions=name_dimensions(runtime, images))
+        names = [*name_dimensions(runtime, images)]
+        dataset = DATASETS.get(bundle.manifest.dataset)
+        if known := dataset and factors_of(dataset, "train"):
+            names += name_by_factors(runtime, learnt, examples, known)
+        last = {(name.label, name.dim): name for name in names}
+        bundle = _record(bundle, pose_dimensions=tuple(last.values()))
     manifest = bundle.manifest
-    named = Counter(dimension.label for dimension in manifest.pose_dimensions if dimension.sign)
+    named = Counter(dimension.label for dimension in manifest.pose_dimensions if dimension.is_named)
     labels = sorted(np.unique(images.labels).tolist(), key=lambda label: -named[label])
     draw_sweeps(runtime, manifest, images, sorted(labels[:_SWEPT]), bundle.path / SWEEP)
     return bundle

@@ -13,18 +13,18 @@ Recognition", 1998, section 2).
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.bundle.dimensions import DimensionName, PoseDimension
+from model.bundle.dimensions import Deformation, PoseDimension
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training.data.datasets import Examples
 
 Doubles = NDArray[np.float64]
-MEASURES = cast("tuple[DimensionName, ...]", get_args(DimensionName)[:-2])
+MEASURES: tuple[Deformation, ...] = get_args(Deformation)
 """The measures, in the order of the last axis of `measure` and `tangents`."""
 DELTAS = np.array([-0.2, -0.1, 0.0, 0.1, 0.2], np.float32)
 """The changes of a sweep, inside the paper's range of 0.25. The middle is the digit itself."""
@@ -131,11 +131,9 @@ def examine(sweeps: Floats) -> Effect:
     middle = len(DELTAS) // 2
     digit = sweeps[:, middle].astype(np.float64)  # (N, H, W)
     change = sweeps[:, middle + 1].astype(np.float64) - sweeps[:, middle - 1]
-    directions = tangents(digit)  # (N, M, H, W)
-    along = (directions * change[:, None]).sum(axis=(2, 3))  # (N, M)
+    projected = project(change[:, None], tangents(digit))
+    explained, along = (part[..., 0] for part in projected)  # (N, M) each
     power = np.square(change).sum(axis=(1, 2))  # (N,)
-    sizes = np.square(directions).sum(axis=(2, 3))
-    explained = np.square(along) / (power[:, None] * sizes + _TINY)
     centred = DELTAS - DELTAS.mean()
     slopes = np.einsum("s,nsm->nm", centred, measure(sweeps)) / np.square(centred).sum()
     signs = np.where(along.sum(axis=0) >= 0, 1.0, -1.0)
@@ -149,14 +147,35 @@ def examine(sweeps: Floats) -> Effect:
     )
 
 
-def decode_sweeps(runtime: Runtime, images: np.ndarray, label: int) -> Floats:
+def project(changes: Doubles, directions: Doubles) -> tuple[Doubles, Doubles]:
+    """The shares of changes q that lie along directions t, and the products <q, t> themselves.
+
+    Args:
+        changes: (N, D, ...), D changes of each image.
+        directions: (N, M, ...), M directions of each image.
+
+    Returns:
+        (N, M, D) each.
+    """
+    q, t = (images.reshape(*images.shape[:2], -1) for images in (changes, directions))
+    along = np.einsum("ndp,nmp->nmd", q, t)
+    power = np.square(t).sum(axis=2)[:, :, None] * np.square(q).sum(axis=2)[:, None]
+    return np.square(along) / (power + _TINY), along
+
+
+def encode_class(runtime: Runtime, images: NDArray[np.uint8], label: int) -> Floats:
+    """Encode images (N, C, H, W) in batches; return the poses (N, D) of a class."""
+    batches = (images[start : start + _BATCH] for start in range(0, len(images), _BATCH))
+    return np.concatenate([runtime.encode(scale(batch)).poses[:, label] for batch in batches])
+
+
+def decode_sweeps(runtime: Runtime, images: NDArray[np.uint8], label: int) -> Floats:
     """Decode the poses of digits (N, 1, H, W) of one class, changed in every dimension.
 
     Returns:
         (N, D, S, H, W).
     """
-    batches = (images[start : start + _BATCH] for start in range(0, len(images), _BATCH))
-    poses = np.concatenate([runtime.encode(scale(batch)).poses[:, label] for batch in batches])
+    poses = encode_class(runtime, images, label)
     count, dims = poses.shape
     moves = np.eye(dims, dtype=np.float32)[:, None] * DELTAS[:, None]  # (D, S, D)
     moved = (poses[:, None, None] + moves).reshape(count, -1, dims)

@@ -37,8 +37,8 @@ from model.capsnet.weights import load
 from model.outputs import Trace
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.analysis.explained import show_objects
 from training.data.datasets import Examples
+from training.explained import show_objects
 
 COUNT = 500
 """The most images that are traced."""

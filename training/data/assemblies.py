@@ -146,7 +146,7 @@ class RenderedSource:
                     images = self.render(split)
                     with replacing(path) as file:
                         np.savez_compressed(file, images=images)
-        factors = list_factors(split, mirrored=self.mirrored)
+        factors = self.factors(split)
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 images = arrays["images"]
@@ -155,6 +155,10 @@ class RenderedSource:
         if images.shape != (len(factors.label), 1, self.size_px, self.size_px):
             raise DatasetError(f"{path} holds {images.shape}; move it away to render it anew")
         return {"images": images, "labels": factors.label}
+
+    def factors(self, split: DataSplit) -> Factors:
+        """Return the known factors of every image of a split, in the order of `columns`."""
+        return list_factors(split, mirrored=self.mirrored)
 
     def render(self, split: DataSplit) -> NDArray[np.uint8]:
         """Render all images (N, 1, H, W) of a split, and show the progress."""
@@ -257,6 +261,15 @@ def render_lamps(assembly: Assembly, view: View, *, size_px: int) -> NDArray[np.
     cells = images.reshape(len(LAMPS), size_px, _OVERSAMPLING, size_px, _OVERSAMPLING)
     pixels: NDArray[np.uint8] = np.rint(255 * cells.mean(axis=(2, 4)).clip(0, 1)).astype(np.uint8)
     return pixels
+
+
+def render_factors(factors: Factors, *, size_px: int) -> NDArray[np.uint8]:
+    """Render an image (N, 1, H, W) of each row of factors, which no split needs to have."""
+    images = []
+    for label, instance, azimuth, elevation, lamp, size in zip(*factors, strict=True):
+        view = View(azimuth, elevation, size)
+        images.append(render_lamps(assemble(label, instance), view, size_px=size_px)[lamp])
+    return np.stack(images)[:, None]
 
 
 def _trace(assembly: Assembly, view: View, fine: int) -> tuple[NDArray[np.int64], Vectors]:

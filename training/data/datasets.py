@@ -103,6 +103,12 @@ def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = Tr
     return Examples(images, labels)
 
 
+def factors_of(dataset: Dataset, split: DataSplit) -> assemblies.Factors | None:
+    """The known factors of every image of a split; None where images are not rendered."""
+    source = dataset.source
+    return source.factors(split) if isinstance(source, assemblies.RenderedSource) else None
+
+
 def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:
     """Split training examples into training and validation, of which the last `count` are.
 

@@ -124,15 +124,6 @@ def load_folder(
     return LoadedFolder(dataset, training, validation, trained, held, tuple(notices))
 
 
-def count_pictures(folder: Path) -> int:
-    """Count the images of all classes of a folder, without opening them.
-
-    Raises:
-        DatasetError: there are not two classes, or too few pictures of one.
-    """
-    return len(_find(folder, least=2).files)
-
-
 def digest_names(folder: Path) -> str:
     """The SHA-256 of the sorted relative names of the pictures of all classes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,19 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from model.errors import Problem
 from model.preprocess import Floats, crop, read_array
 from model.preprocess.array import scale_array
+from model.preprocess.header import ARRAY, FORMATS, check_parts, read_header
 from model.preprocess.pixels import turn_upright
 from training.data.source import DatasetError
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
-"""The formats of image files that are read."""
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".npy"})
 """The suffixes of files that are read, in any case."""
-KINDS = f"{', '.join(FORMATS)}, NPY"
+KINDS = ", ".join(FORMATS)
 """What is read, in words."""
-UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-"""The exceptions for files that are not whole pictures."""
+UNREADABLE = (OSError, SyntaxError, ValueError, Problem, Image.DecompressionBombError)
+"""The exceptions for files that are not whole pictures, or that the service refuses."""
 _GREY_MODES = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B"})
 _FLOATS = "F"
 """The mode of a TIFF of floats, whose white nobody knows."""
@@ -46,14 +47,16 @@ def open_content(file: Path, *, load: bool) -> Iterator[Content]:
     """Open a picture file, and read its pixels if `load` says so. Arrays are always read.
 
     Raises:
-        OSError, SyntaxError, ValueError, Image.DecompressionBombError: it is no whole picture.
+        OSError, SyntaxError, ValueError, Problem, Image.DecompressionBombError: it is no whole
+            picture, or the service would refuse it.
     """
-    if file.suffix.lower() == ".npy":
-        yield read_array(file.read_bytes())
+    content = file.read_bytes()
+    header = read_header(content)
+    if header.format == ARRAY:
+        yield read_array(content)
         return
-    with Image.open(file, formats=FORMATS) as picture:
-        if picture.format == "TIFF" and getattr(picture, "n_frames", 1) > 1:
-            raise ValueError("a TIFF has one page")
+    check_parts(content, header)
+    with Image.open(io.BytesIO(content), formats=[header.format]) as picture:
         if picture.mode == _FLOATS:
             raise ValueError("a TIFF of floats has no white: make it an array from 0 to 1")
         if load:

@@ -47,5 +47,6 @@ def describe_crop(sizes: Iterable[tuple[int, int]], height: int, width: int) -> 
         return None
     return (
         f"pictures are cropped around their centre to {width}x{height} px, and half of them lose "
-        f"{100 * lost:.0f} % or more: --set network.height=H --set network.width=W chooses another shape"
+        f"{100 * lost:.0f} % or more: --set network.height=H --set network.width=W chooses another "
+        "shape"
     )

@@ -53,7 +53,7 @@ def test_a_named_origin_is_let_in(shared: TestClient) -> None:
     answer = shared.get("/models", headers={"Origin": ORIGIN, "X-API-Key": KEY})
     assert (200, ORIGIN) == (answer.status_code, answer.headers["access-control-allow-origin"])
     exposed = answer.headers["access-control-expose-headers"]
-    own = {"X-Request-ID", "X-Model", "Server-Timing", "Retry-After"}
+    own = {"X-Request-ID", "X-Model", "X-Notes", "Server-Timing", "Retry-After"}
     assert own | {"Inference-Header-Content-Length"} == set(exposed.split(", "))
 
 

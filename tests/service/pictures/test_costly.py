@@ -11,10 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from model.preprocess import Prepared
+from model.preprocess.header import MAX_CHUNKS, MAX_SCANS
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 from service.inference.job import Closed, QueueFull
 from service.pictures import ImageSpec, is_quick
-from service.pictures.header import MAX_CHUNKS, MAX_SCANS, MAX_SIDE
+from service.pictures.decode import MAX_SIDE
 from service.pictures.pools import DecodePools
 from service.settings import Settings
 from tests.service.pictures.costly import (

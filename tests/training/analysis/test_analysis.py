@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from model.bundle import CARD, Bundle, write_manifest
+from model.bundle.dimensions import PoseDimension
 from model.capsnet import Network, build
 from model.runtime import Runtime
 from tests.model.capsnet.networks import TINY
@@ -24,6 +25,7 @@ from training.analysis.bundle import (
     with_iterations,
 )
 from training.card import ROC, ROUTING, SWEEP, write_card
+from training.data.assemblies import list_factors
 from training.data.datasets import DATASETS, Examples
 from training.evaluate import THRESHOLDS, validation_examples
 from training.recipes import recipe_of
@@ -85,7 +87,7 @@ def test_too_few_images_give_no_novelty_rule(
 
 def test_each_part_may_be_had_alone(bundle: Bundle, examples: Examples) -> None:
     """The others stay out of the card."""
-    swept = analyse_dimensions(bundle, examples)
+    swept = analyse_dimensions(bundle, examples, examples)
     write_card(swept)
     before = headings(swept)
     assert "Routing" not in before
@@ -108,13 +110,26 @@ def test_a_family_is_asked_what_it_offers(family_bundles: Path, data_dir: Path) 
     assert "Routing" not in headings(attention)
 
 
+def test_known_factors_name_dimensions_before_deformations_do(
+    bundle: Bundle, examples: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others keep the names that they have; where no factor is known, all do."""
+    before = analyse_dimensions(bundle, examples, examples).manifest.pose_dimensions
+    larger = PoseDimension(1, 4, "size", 1, 0.5)
+    monkeypatch.setattr("training.analysis.bundle.name_by_factors", lambda *_: iter([larger]))
+    assert before == analyse_dimensions(bundle, examples, examples).manifest.pose_dimensions
+    monkeypatch.setattr("training.analysis.bundle.factors_of", lambda *_: list_factors("train"))
+    after = analyse_dimensions(bundle, examples, examples).manifest.pose_dimensions
+    assert [larger if (one.label, one.dim) == (1, 4) else one for one in before] == list(after)
+
+
 def test_dimensions_of_photographs_get_no_names(
     colour_bundle_path: Path, data_dir: Path, examples: Examples
 ) -> None:
     """They are swept all the same."""
     bundle = say_training(colour_bundle_path, data_dir / "blocks")
     coloured = Examples(examples.images[:, :, :24].repeat(3, 1), examples.labels)
-    swept = analyse_dimensions(bundle, coloured)
+    swept = analyse_dimensions(bundle, coloured, coloured)
     write_card(swept)
     assert () == swept.manifest.pose_dimensions
     assert {"Pose dimensions", "Sweeps"} <= headings(swept)
@@ -170,9 +185,11 @@ def test_findings_in_other_weights_are_forgotten(
     """Names measured on a network that was replaced do not outlive a new measurement."""
     fitted = analyse_novelty(bundle, examples, data_dir)
     assert fitted.manifest.version == fitted.manifest.analysed_version
-    assert analyse_dimensions(fitted, examples).manifest.novelty == fitted.manifest.novelty
+    assert (
+        analyse_dimensions(fitted, examples, examples).manifest.novelty == fitted.manifest.novelty
+    )
     write_manifest(fitted.path, replace(fitted.manifest, analysed_version="another"))
-    assert analyse_dimensions(fitted, examples).manifest.novelty is None
+    assert analyse_dimensions(fitted, examples, examples).manifest.novelty is None
 
 
 def test_a_network_that_saw_the_held_out_images_says_so(

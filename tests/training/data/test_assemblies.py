@@ -18,9 +18,10 @@ from training.data.assemblies import (
     assemble,
     is_familiar,
     list_factors,
+    render_factors,
     render_lamps,
 )
-from training.data.datasets import DATASETS, load, split_last
+from training.data.datasets import DATASETS, factors_of, load, split_last
 from training.data.source import DatasetError
 
 SIDE = 24
@@ -128,6 +129,17 @@ def test_images_are_rendered_once(tmp_path: Path) -> None:
         assemble(label, instance), View(0, 30, list_factors("test").size[36]), size_px=16
     )
     assert np.array_equal(views, first["images"][36:42, 0])
+    rows = np.array([7, 41, 52])
+    rendered = render_factors(source.factors("test").at(rows), size_px=16)
+    assert np.array_equal(first["images"][rows], rendered)
+
+
+def test_factors_are_known_where_images_are_rendered() -> None:
+    """Also those of the mirrored class; nothing is known of digits."""
+    mirrored = factors_of(DATASETS["assemblies-mirrored"], "test")
+    assert mirrored
+    assert set(range(6)) == set(mirrored.label)
+    assert factors_of(DATASETS["mnist"], "test") is None
 
 
 def test_what_is_not_rendered_is_missing(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from PIL import Image
 
 from model.preprocess import crop
 from tests.attack.files import no_palette_png
+from tests.service.pictures.costly import rle_bmp
 from training.data import folder as folders
-from training.data.folder import LoadedFolder, count_pictures, load_folder
+from training.data.folder import LoadedFolder, load_folder
 from training.data.picture_files import content_of
 from training.data.source import DatasetError
 
@@ -94,14 +95,6 @@ def test_each_class_gives_its_share(fruit: Path, share: float, apples: int, pear
     _, training, validation, *_ = load(fruit, held_out_share=share)
     assert [apples, pears] == np.bincount(validation.labels).tolist()
     assert [20 - apples, 10 - pears] == np.bincount(training.labels).tolist()
-
-
-def test_pictures_are_counted_before_they_are_opened(fruit: Path) -> None:
-    """Broken ones too, but a folder of nothing is an error."""
-    (fruit / "pear" / "broken.png").write_bytes(b"no picture")
-    assert 31 == count_pictures(fruit)
-    with pytest.raises(DatasetError, match="nowhere is not a folder"):
-        count_pictures(fruit / "nowhere")
 
 
 def test_nothing_need_be_held_out(fruit: Path) -> None:
@@ -274,6 +267,22 @@ def test_tiffs_that_say_nothing_of_their_white_or_their_page_are_unreadable(
     page.save(tmp_path / "a" / "odd.tif", **pages)
     with pytest.raises(DatasetError, match=r"odd\.tif"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("compression", ["jpeg", "group4", "zstd", "lzma"])
+def test_tiffs_that_the_service_refuses_are_unreadable(fruit: Path, compression: str) -> None:
+    """A network must not learn from pictures that it can never be asked about."""
+    page = Image.new("1" if compression == "group4" else "RGB", (40, 30))
+    page.save(fruit / "pear" / "odd.tif", compression=compression)
+    with pytest.raises(DatasetError, match=r"cannot be read as pictures.*\n  pear/odd\.tif"):
+        load(fruit)
+
+
+def test_bitmaps_that_the_service_refuses_are_unreadable(fruit: Path) -> None:
+    """Those of run-length compression."""
+    (fruit / "pear" / "odd.bmp").write_bytes(rle_bmp(255, 1))
+    with pytest.raises(DatasetError, match=r"cannot be read as pictures.*\n  pear/odd\.bmp"):
+        load(fruit)
 
 
 def test_other_files_are_named(fruit: Path) -> None:

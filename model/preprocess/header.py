@@ -1,4 +1,7 @@
-"""Read the format and the size of an image file from its header, without decoding it."""
+"""Read the format and the size of an image file from its header, without decoding it.
+
+Training and the service refuse the same files: those that cost too much to decode safely.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from model.errors import Problem, UnreadablePicture, UnsupportedFormat
 from model.preprocess.array import SIGNATURE, read_array_header
-from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 
-MAX_SIDE = 16_384
-"""A side may have this many pixels, because the memory of one row grows with it."""
 MAX_SEGMENTS = 500
 """A JPEG may have this many segments before its pixels. Large metadata come in parts of 64 KB."""
 MAX_SCANS = 100
@@ -71,20 +72,6 @@ def read_header(content: bytes) -> Header:
             except ValueError as error:
                 raise UnreadablePicture(str(error)) from error
     raise UnsupportedFormat(f"the picture is none of {', '.join(FORMATS)}")
-
-
-def check_size(width: int, height: int, *, max_pixels: int) -> None:
-    """Refuse a picture that is too large.
-
-    Raises:
-        TooLarge: more pixels, or a longer side, than allowed.
-    """
-    if width * height > max_pixels:
-        raise TooLarge(f"a picture may have {max_pixels:,} pixels, this one has {width} x {height}")
-    if max(width, height) > MAX_SIDE:
-        raise TooLarge(
-            f"a picture's side may have {MAX_SIDE:,} pixels, this one has {width} x {height}"
-        )
 
 
 def check_parts(content: bytes, header: Header) -> None:

@@ -11,15 +11,15 @@ from PIL import Image
 from model.bundle import CARD, Bundle
 from model.runtime import Runtime
 from training.analysis.bundle import analyse_explained
-from training.analysis.explained import (
+from training.card import write_card
+from training.data.datasets import Examples
+from training.explained import (
     Components,
     explained_share,
     fit_components,
     reconstruct,
     show_objects,
 )
-from training.card import write_card
-from training.data.datasets import Examples
 
 RNG = np.random.default_rng(0)
 

@@ -43,6 +43,13 @@ class Shown(NamedTuple):
     """(N, L)."""
 
 
+class Halves(NamedTuple):
+    """Images of a network that was trained elsewhere, split at random."""
+
+    training: Examples
+    validation: Examples
+
+
 class Components(NamedTuple):
     """Principal components of training images."""
 
@@ -58,7 +65,7 @@ class Components(NamedTuple):
 
 
 def measure_explained(
-    bundle: Bundle, data: TrainingData, *, described: str, figure: Path | None = None
+    bundle: Bundle, data: TrainingData | Halves, *, described: str, figure: Path | None = None
 ) -> Explained:
     """Measure what poses explain of the held-out images of a network with a decoder.
 
@@ -137,9 +144,8 @@ def reconstruct(runtime: Runtime, shown: Shown) -> tuple[NDArray[np.int64], Floa
 
 def show_objects(bundle: Bundle, examples: Examples, count: int) -> Shown:
     """Up to `count` images at random with their objects; pairs for a network for pairs."""
-    recipe = recipe_of(bundle)
-    if recipe.task == "pairs":
-        size, shift_px = recipe.network.height, recipe.shift_px
+    if bundle.manifest.mask_threshold is not None:
+        size, shift_px = bundle.manifest.height, recipe_of(bundle).shift_px
         pairs = fixed_pairs(examples, count // 2, size=size, shift_px=shift_px, seed=_SEED)
         objects = pairs.object_images.reshape(-1, 1, size, size)
         return Shown(pairs.images, objects, pairs.labels)
