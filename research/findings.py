@@ -91,13 +91,14 @@ def write_findings(
 
 def _rule(count: int, *, has_bounds: bool) -> str:
     text = (
-        "A finding compares capsules, or their routing, with a control by one rule: *more* or "
-        "*fewer* errors if the 95 % interval of the difference lies above or below zero, and both "
-        "have at least two seeds. Otherwise nothing is decided. If the interval holds zero, the "
-        "row gives the largest difference that it still allows, in points and as a share of the "
-        f"control's errors. The {count} comparisons are not corrected for their number: where "
-        "there is no true difference, one interval in twenty excludes zero. The differences most "
-        "against capsules come first."
+        "A finding compares capsules, or their routing, with a control. We report *more* errors if "
+        "the whole 95 % interval of the difference is above zero, and *fewer* if it is below. Both "
+        "networks need at least two seeds. We draw no conclusion from rows with one seed. Replaced "
+        "couplings are tested on one trained network and say nothing about other seeds. For "
+        "undecided rows, *largest allowed* is the end of the interval that is farther from zero, "
+        f"also as a share of the control's errors. The {count} comparisons are not corrected for "
+        "their number: where there is no true difference, one interval in twenty excludes zero. "
+        "The differences most against capsules come first."
     )
     return f"{text} [{BOUND}](#how-rows-are-measured) marks older rows." if has_bounds else text
 

@@ -262,6 +262,9 @@ SETS = {
 }
 
 
+_SAME = "the CNN has as many multiplications as self-attention, so more than this network"
+
+
 def name_row(name: str, family: str, variant: str) -> str:
     """The name of a row."""
     return f"matched-{name}-{family}-{variant}"
@@ -296,7 +299,8 @@ def _compared(name: str, one: Set) -> Iterator[Compared]:
                 yield Compared(routed, name_row(name, family, variant), is_finding=finds)
         suited = "small" if family in ("dynamic", "matrix") else "large"
         best = suited if suited in cnns else cnns[0]
-        yield Compared(routed, name_row(name, "cnn", best))
+        note = "" if family == "attention" or best != "same" else _SAME
+        yield Compared(routed, name_row(name, "cnn", best), note)
         for variant in ("uniform", "poses"):
             if (family, variant) in one.recipes:
                 control = name_row(name, family, variant)
