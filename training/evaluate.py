@@ -50,7 +50,7 @@ from training.data.pairs import (
     validation_pairs,
 )
 from training.data.source import DatasetError
-from training.explained import measure_explained
+from training.explained import Splits, measure_explained
 from training.figures import draw_confidence, draw_roc, draw_wrong
 from training.kinds import draw_kinds, measure_kinds
 from training.manifest import update_manifest
@@ -351,9 +351,9 @@ def _explain(bundle: Bundle, examples: Examples, data_dir: Path) -> Explained | 
     """What poses explain of test images, next to PCA; None where there is no decoder."""
     if "decode" not in bundle.manifest.offers:
         return None
-    data = training_data_of(bundle, data_dir)._replace(validation=examples)
-    figure = bundle.path / EXPLAINED
-    return measure_explained(bundle, data, described="of the test images", figure=figure)
+    training = load(DATASETS[recipe_of(bundle).dataset], "train", data_dir)
+    splits, figure = Splits(training, examples), bundle.path / EXPLAINED
+    return measure_explained(bundle, splits, described="of the test images", figure=figure)
 
 
 def score_pairs(

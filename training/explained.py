@@ -43,8 +43,8 @@ class Shown(NamedTuple):
     """(N, L)."""
 
 
-class Halves(NamedTuple):
-    """Images of a network that was trained elsewhere, split at random."""
+class Splits(NamedTuple):
+    """Images that PCA is fitted to, and images that are explained."""
 
     training: Examples
     validation: Examples
@@ -65,7 +65,7 @@ class Components(NamedTuple):
 
 
 def measure_explained(
-    bundle: Bundle, data: TrainingData | Halves, *, described: str, figure: Path | None = None
+    bundle: Bundle, data: TrainingData | Splits, *, described: str, figure: Path | None = None
 ) -> Explained:
     """Measure what poses explain of the held-out images of a network with a decoder.
 

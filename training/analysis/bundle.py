@@ -39,7 +39,7 @@ from training.data.pairs import VALIDATION_SEED, fixed_pairs, validation_pairs
 from training.eight_bits import CALIBRATION_IMAGES, quantise
 from training.eight_bits import measure as measure_eight_bits
 from training.evaluate import choose_threshold, seen_or_not, training_data_of, validation_examples
-from training.explained import Halves, measure_explained
+from training.explained import Splits, measure_explained
 from training.figures import (
     draw_confidence,
     draw_health,
@@ -133,9 +133,9 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
     if half := len(examples.labels) // 2:
         order = np.random.default_rng(0).permutation(len(examples.labels))
         shuffled = Examples(examples.images[order], examples.labels[order])
-        halves = Halves(*split_last(shuffled, half))
+        splits = Splits(*split_last(shuffled, half))
         described = f"of half of the images of the {source}; PCA is fitted to the other half"
-        bundle = _record(bundle, explained=measure_explained(bundle, halves, described=described))
+        bundle = _record(bundle, explained=measure_explained(bundle, splits, described=described))
     return _keep_neighbours(bundle, collect(bundle, examples, licence="", source=source))
 
 
