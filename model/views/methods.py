@@ -349,8 +349,8 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            patch: the side of the patch, in pixels of the network's image. The default is a
-                fifth of the image's shorter side.
+            patch: the side of the patch, in pixels of the network's image. The default has 1/25
+                of the image's area.
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, counted from 0. The default is the presence.

@@ -89,13 +89,13 @@ def plan_occlusion(
 ) -> Occlusion:
     """Place a square patch on an image, `stride` pixels apart, both edges included.
 
-    By default the patch is a fifth of the image's shorter side, the stride a third of the patch.
+    By default the patch has 1/25 of the image's area, and the stride is a third of the patch.
 
     Raises:
         ValueError: the patch is larger than the image, the stride larger than the patch, or there
             are more than MAX_PATCHES places.
     """
-    patch = patch or max(1, round(min(height, width) / 5))
+    patch = patch or min(height, width, max(1, round(math.sqrt(height * width) / 5)))
     stride = stride or math.ceil(patch / 3)
     if patch > min(height, width):
         raise ValueError(f"a patch of {patch} pixels is larger than an image of {height}x{width}")
@@ -136,8 +136,8 @@ class OcclusionQuery(TargetQuery):
         None,
         ge=1,
         le=MAX_SIDE,
-        description="The side of the patch, in pixels of the network's image. The default is a "
-        "fifth of the image's shorter side.",
+        description="The side of the patch, in pixels of the network's image. The default has 1/25 "
+        "of the image's area.",
         json_schema_extra={"x-unit": "px"},
     )
     stride: int | None = Field(

@@ -90,6 +90,10 @@ def test_by_default_any_square_is_covered() -> None:
         assert min(size, 6) ** 2 <= plan.shape[0] * plan.shape[1] <= MAX_PATCHES, size
 
 
-def test_the_default_patch_is_a_fifth_of_the_shorter_side() -> None:
-    """Whichever that is."""
-    assert [2, 2] == [plan_occlusion(*size).patch for size in ((20, 10), (10, 20))]
+def test_by_default_any_oblong_image_is_covered() -> None:
+    """Its patch has 1/25 of the area, up to the shorter side."""
+    assert [14, 14] == [plan_occlusion(*size).patch for size in ((54, 96), (96, 54))]
+    assert 3 == plan_occlusion(3, 200).patch
+    for longer in range(8, 225):
+        for shorter in (longer // 3, longer // 2, 9 * longer // 16, 3 * longer // 4):
+            plan_occlusion(longer, shorter)
