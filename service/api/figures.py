@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from model.bundle.figures import Figure
 from model.views.answers import Part
 from service.api.models import ModelPath
-from service.errors import InvalidParameter
+from service.api.samples import find_png
 from service.http.request import Request
 from service.http.route import PngResponse
 
@@ -49,11 +49,7 @@ async def show_figure(request: Request, query: FigureQuery) -> PngResponse:
     Raises:
         InvalidParameter: there is none of that name.
     """
-    figures = {figure.file: figure.png for figure in _figures(request, query.name)}
-    if query.file not in figures:
-        known = ", ".join(figures) or "none"
-        raise InvalidParameter(f"no figure {query.file!r}; figures: {known}", parameter="file")
-    return PngResponse(figures[query.file])
+    return find_png("figure", _figures(request, query.name), query.file)
 
 
 def _figures(request: Request, name: str) -> Sequence[Figure]:

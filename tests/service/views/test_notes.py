@@ -64,7 +64,7 @@ def test_a_png_has_the_notes_of_the_json_in_a_header(name: str, client: TestClie
 
 @pytest.mark.parametrize("name", [name for name, view in DRAWN.items() if view.plain])
 def test_an_image_alone_says_that_the_pose_explains_little(name: str, client: TestClient) -> None:
-    """Programs read the pixels; the header is for whoever shows them."""
+    """An image has no room for a note, so the header carries it."""
     (note,) = json.loads(ask(client, name, "image/png").headers[NOTED])
     assert "explains only 40 % of the variance" in note
 
