@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -17,6 +17,9 @@ _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
 _LEAST_BFLOAT16 = 64
 """The number of columns from which products are faster in bfloat16."""
+FREE_RATE = 0.04
+"""The largest rate of a convolution that changes its norm, where others keep theirs: larger ones
+let the decoder's kernels, which no batch normalisation follows, grow without bound."""
 
 
 class Muon(torch.optim.Optimizer):
@@ -29,22 +32,36 @@ class Muon(torch.optim.Optimizer):
         matrices: the classes of each weight: K for transformation matrices, whose last axis is
             K * D; 0 marks a convolution.
         momentum: Nesterov momentum.
+        normalised: weights that are scaled back to their first norm after each step. Their
+            direction alone is learnt, so that the rate means the same throughout a training.
+        free_factor: the factor of the rate of convolutions that are not normalised.
     """
 
-    def __init__(self, matrices: Mapping[Tensor, int], *, momentum: float) -> None:
+    def __init__(
+        self,
+        matrices: Mapping[Tensor, int],
+        *,
+        momentum: float,
+        normalised: Collection[Tensor] = (),
+        free_factor: float = 1.0,
+    ) -> None:
+        fixed = {id(weight) for weight in normalised}
+        kinds = {weight: (classes, id(weight) in fixed) for weight, classes in matrices.items()}
         groups = [
             {
-                "params": [weight for weight, own in matrices.items() if own == classes],
-                "count": classes,  # the key that checkpoints have
+                "params": [weight for weight, own in kinds.items() if own == kind],
+                "count": kind[0],  # the key that checkpoints have
+                "normalised": kind[1],
+                "factor": 1.0 if kind[0] or kind[1] else free_factor,
             }
-            for classes in sorted(set(matrices.values()))
+            for kind in sorted(set(kinds.values()))
         ]
         super().__init__(groups, {"lr": 0.0, "decay": 0.0, "momentum": momentum})
 
     def set_rates(self, *, convolutions: float, votes: float, decay: float = 0.0) -> None:
         """Set the learning rates of the next step, and the share that each weight loses in it."""
         for group in self.param_groups:
-            set_rate(group, "lr", votes if group["count"] else convolutions)
+            set_rate(group, "lr", votes if group["count"] else convolutions * group["factor"])
             set_rate(group, "decay", decay)
 
     @torch.no_grad()
@@ -57,10 +74,14 @@ class Muon(torch.optim.Optimizer):
                 state = self.state[weight]
                 if not state:
                     state["momentum"] = torch.zeros_like(weight.grad)
+                    if group["normalised"]:
+                        state["norm"] = weight.norm()
                 state["momentum"].lerp_(weight.grad, 1 - group["momentum"])
                 ahead = weight.grad.lerp(state["momentum"], group["momentum"])
                 weight.mul_(1 - group["decay"])
                 weight.sub_(_step(ahead, group["count"]) * group["lr"])
+                if group["normalised"]:
+                    weight.mul_(state["norm"] / weight.norm())
 
 
 def set_rate(group: dict[str, Any], name: str, value: float) -> None:

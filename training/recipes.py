@@ -118,6 +118,9 @@ class Recipe(Augmentation):
     """Peak learning rate of Muon, for convolutions with several input channels; zero leaves them to
     Adam. It has Adam's schedule: see `training.muon`."""
     muon_momentum: _Decay = 0.95
+    muon_normalised: bool = False
+    """After each step, Muon scales the kernels of the stem back to the norm that they began with
+    (as airbench does); batch normalisation must follow them."""
     muon_votes: NonNegativeFloat = 0.0
     """Muon's rate for the transformation matrices of dynamic and self-attention routing: a factor
     of Adam's rate, unlike `muon_rate`; zero leaves them to Adam."""
@@ -162,6 +165,8 @@ class Recipe(Augmentation):
 
     def _check_family(self) -> None:
         factored = isinstance(self.network, DynamicConfig | AttentionConfig)
+        if self.muon_normalised and not isinstance(self.network, AttentionConfig):
+            raise ValueError("muon_normalised is for self-attention routing")
         if not factored and (self.votes != "float32" or self.muon_votes):
             raise ValueError("votes and muon_votes are for dynamic and self-attention routing")
 
@@ -340,6 +345,18 @@ def _stages(*widths: int) -> tuple[StemLayer, ...]:
     return (Whiten(), *(conv for stage in stages for conv in stage))
 
 
+def _pooled(first: int, second: int, third: int) -> tuple[StemLayer, ...]:
+    """Whitening, then four convolutions that end in three poolings, and two residual blocks."""
+    halving, keeping = (
+        [Conv(width, 3, padding=1, max_pool=pool, activation="gelu") for width in widths]
+        for pool, widths in ((2, (first, second, third)), (1, (first,)))
+    )
+    return (
+        *(Whiten(), halving[0], keeping[0]),
+        *(halving[1], Residual(), halving[2], Residual()),
+    )
+
+
 _PICTURE_NETWORK = AttentionConfig(
     channels=3,
     height=32,
@@ -419,14 +436,17 @@ _PRESETS = (
         _ATTENTION,
         name="fashion-mnist-attention",
         network=AttentionConfig(
-            stem=_stages(48, 160, 160), norm_first=True, primary="spatial", **_UP
+            stem=_pooled(48, 160, 192), norm_first=True, primary="spatial", **_UP
         ),
-        epochs=40,
-        batch_size=128,
+        epochs=20,
+        batch_size=250,
         pad="reflect",
         flip_alternates=True,
-        muon_rate=0.03,
-        **_DRAWN,
+        cutout_px=8,
+        muon_rate=0.05,
+        muon_normalised=True,
+        weight_decay=0.05,
+        **_DRAWN | {"mse_weight": 8.0},
         **_CLOTHES,
         **_UNDISTORTED,
     ),

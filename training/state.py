@@ -30,7 +30,7 @@ from model.preprocess import WHITE
 from training.data.datasets import Examples
 from training.data.folder import digest_names
 from training.device import convolution_precision, device_name
-from training.muon import Muon, matrices_of, set_rate
+from training.muon import FREE_RATE, Muon, matrices_of, set_rate
 from training.pretrained import PublishedWeights, load_weights
 from training.provenance import Run, runs_of
 from training.recipes import Recipe, recipe_of
@@ -271,7 +271,7 @@ class TrainingState:
         for weight in slow:
             matrices.pop(weight, None)
         quick = [weight for weight in trained if weight not in {*matrices, *slow}]
-        self.muon = Muon(matrices, momentum=recipe.muon_momentum) if matrices else None
+        self.muon = self._make_muon(matrices) if matrices else None
         groups = _groups(quick, weight_decay=recipe.weight_decay)
         if slow:
             own = _groups(slow, weight_decay=recipe.weight_decay)
@@ -298,6 +298,22 @@ class TrainingState:
         self._before: tuple[Run, ...] = ()
         self.best: Best | None = None
         self.unlogged: dict[str, float] = {}
+
+    def _make_muon(self, matrices: dict[Tensor, int]) -> Muon:
+        """Muon with the recipe's settings; the kernels of the stem keep their norm if it says so.
+
+        The decoder's do not: no batch normalisation follows them.
+        """
+        recipe = self._plan.recipe
+        if not recipe.muon_normalised:
+            return Muon(matrices, momentum=recipe.muon_momentum)
+        stem = {*self.network.get_submodule("stem").parameters()}
+        return Muon(
+            matrices,
+            momentum=recipe.muon_momentum,
+            normalised=[weight for weight in matrices if weight in stem],
+            free_factor=min(1.0, FREE_RATE / recipe.muon_rate) if recipe.muon_rate else 1.0,
+        )
 
     @property
     def result(self) -> Network:

@@ -76,6 +76,38 @@ def test_momentum_remembers() -> None:
     assert (step * gradient).sum() < 0
 
 
+def test_a_normalised_weight_keeps_its_norm() -> None:
+    """Its direction moves, its norm does not; that of another weight changes."""
+    kept, free = (nn.Conv2d(6, 6, 1).weight for _ in range(2))
+    optimiser = Muon({kept: 0, free: 0}, momentum=0.9, normalised=[kept], free_factor=0.5)
+    optimiser.set_rates(convolutions=0.4, votes=0.0)
+    before = [weight.detach().clone() for weight in (kept, free)]
+    for _ in range(3):
+        for weight in (kept, free):
+            weight.grad = torch.ones_like(weight)
+        optimiser.step()
+    torch.testing.assert_close(before[0].norm(), kept.detach().norm())
+    assert 0.1 < (kept - before[0]).norm()
+    assert 0.01 < (free.norm() - before[1].norm()).abs()
+
+
+def test_only_the_stem_is_normalised(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
+    """Kernels of the stem keep their norm over a training; those of a decoder do not."""
+    network = replace(tiny_attention.network, decoder_hidden=(8,), decoder_channels=(8, 4, 4))
+    recipe = replace(tiny_attention, network=network, **MUON, muon_normalised=True)
+    trainer = make_trainer(recipe=recipe)
+    kernels = {
+        name: weight
+        for name, weight in trainer.network.named_parameters()
+        if weight.ndim == 4 and weight.shape[1] > 1
+    }
+    before = {name: weight.detach().norm() for name, weight in kernels.items()}
+    for _ in range(3):
+        trainer.step()
+    kept = {name for name, weight in kernels.items() if torch.isclose(weight.norm(), before[name])}
+    assert {name for name in kernels if name.startswith("stem.")} == kept
+
+
 def test_what_muon_trains(tiny_attention: Recipe) -> None:
     """Convolutions with several input channels, and votes where they are asked for."""
     network = build(tiny_attention.network)

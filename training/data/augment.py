@@ -77,7 +77,8 @@ class Batch(NamedTuple):
     images: Tensor
     """The images (B, C, H, W)."""
     targets: Tensor
-    """The targets of reconstruction: the images, or the object images (B, 2, H, W) of pairs."""
+    """The targets of reconstruction: the images before anything was cut out of them, or the object
+    images (B, 2, H, W) of pairs."""
     labels: Tensor
     """The labels (B, L), int64."""
 
@@ -170,7 +171,7 @@ class BatchStream(RowStream):
         )
 
     def make(self, rows: Tensor) -> Batch:
-        """Turn rows (B, R) into images, which are their own targets."""
+        """Turn rows (B, R) into images. Their targets are whole: nothing is cut out of them."""
         chosen, recipe = rows[:, 0], self._recipe
         images = self._images[chosen]
         if recipe.flip:
@@ -178,13 +179,13 @@ class BatchStream(RowStream):
         if recipe.distorts:
             images = distort_some(images.float(), rows[:, 4 : 4 + NUMBERS], recipe)
         images = shift(images, rows[:, 1:3], recipe.shift_px, recipe.pad)
+        whole = images
         if recipe.erase_px:
             images = erase(images, rows[:, -3:])
         if recipe.cutout_px:
             last = rows.shape[1] - 3 * bool(recipe.erase_px)
             images = erase(images, rows[:, last - 3 : last], self._mean)
-        images = images.float() / WHITE
-        return Batch(images, images, self._labels[chosen, None])
+        return Batch(images.float() / WHITE, whole.float() / WHITE, self._labels[chosen, None])
 
     def draw(self, epoch: int) -> Tensor:
         """Sample rows of numbers: example, shift down and right, mirrored or not.

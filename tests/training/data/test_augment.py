@@ -209,6 +209,7 @@ def test_cutout_fills_a_square_with_the_mean_colour(erase_px: int) -> None:
     images[:, 0], images[:, 1] = 200, np.arange(50)[:, None, None] * 2
     recipe = Recipe("r", batch_size=50, shift_px=0, cutout_px=4, erase_px=erase_px)
     batch = BatchStream(Examples(images, np.arange(50)), recipe, seed=1, device=CPU).batch(0)
+    assert (batch.targets[:, 0] * 255 == 200).all(), "targets are whole"
     cut = (batch.images[:, 1] * 255 - 49).abs() < 0.1
     cut &= batch.labels[:, None] * 2 != 49
     counts = cut.sum(dim=(1, 2))
