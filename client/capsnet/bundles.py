@@ -99,12 +99,19 @@ class LocalCapsNet(CapsNet):
         return content
 
     def _summarise(self, manifest: Manifest) -> dict[str, Any]:
-        special = {
+        from model.views import all_views  # noqa: PLC0415
+
+        derived = {
             "family_title": manifest.family_title or manifest.family,
             "default": True,
+            "calibrated": manifest.confidence is not None,
+            "explained": manifest.explained and {**manifest.explained.to_dict(), "figure": None},
+            "notes": {
+                view.name: notes for view in all_views() if (notes := view.notes_on(manifest))
+            },
         }
-        names = [field.name for field in fields(ModelSummary) if field.name not in special]
-        summary = {**{name: getattr(manifest, name) for name in names}, **special}
+        names = [field.name for field in fields(ModelSummary) if field.name not in derived]
+        summary = {**{name: getattr(manifest, name) for name in names}, **derived}
         return {
             "provider": self._runtime.provider,
             "limits": asdict(_LIMITS),

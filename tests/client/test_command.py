@@ -43,6 +43,7 @@ COMMANDS = {
     "neighbours": ["neighbours", FOUR, "--count", "2"],
     "models": ["models"],
 }
+LOCAL = ["--local", "mnist-compact"]
 DRAWING = [name for name in COMMANDS if name not in ("classify", "models")]
 
 
@@ -392,6 +393,22 @@ def test_a_bundle_is_asked_without_a_server() -> None:
     assert (7, "mnist-compact") == tuple(
         json.loads(result.stdout)[name] for name in ("label", "model")
     )
+
+
+def test_a_local_bundle_is_listed_as_a_service_lists_it(run: Run) -> None:
+    """With the same members; no service shows the figure of what a pose explains."""
+    listed = [json.loads(run("models", "--json", *local).stdout)["models"] for local in ([], LOCAL)]
+    expected = next(one for one in listed[0] if one["name"] == "mnist-compact")
+    expected["explained"]["figure"] = None
+    assert [expected] == listed[1]
+    assert "mnist-compact (default)" in run("models", *LOCAL).stdout
+
+
+def test_a_local_bundle_classifies_subfolders(run: Run, folder: Path) -> None:
+    """And it says which network reads them, as a service does."""
+    result = run("classify", str(folder), "--json", *LOCAL)
+    assert list(range(10)) == [one["label"] for one in json.loads(result.stdout)]
+    assert "classified by mnist-compact" in result.stderr
 
 
 @pytest.mark.parametrize(
