@@ -26,7 +26,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help install-training serve ray test test-cpu ray-test test-cuda check docs generate pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench-setup bench attack lock sbom image image-test base-image kserve-check clean
+.PHONY: help install-training serve ray test test-cpu ray-test test-cuda check docs generate pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench attack lock sbom image image-test base-image kserve-check clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -133,11 +133,8 @@ kserve-check: ## Hold deploy/kserve against the models of KServe's SDK, in an en
 		--requirement deploy/kserve/requirements.txt
 	$(KSERVE)/bin/python -W ignore tools/kserve_models.py deploy/kserve/inferenceservice.yaml
 
-bench-setup: $(VENV)/.dev ## Make an environment for each server that the benchmarks compare.
-	$(BIN)/python -m benchmarks.load setup
-
-bench: $(VENV)/.dev ## Load this service and the others in turn, about 28 minutes (ARGS="--minutes 12 ...").
-	$(BIN)/python -m benchmarks.load run $(ARGS)
+bench: $(VENV)/.dev ## Load this service and a plain FastAPI service in turn (ARGS="--model mnist-compact ...").
+	$(BIN)/python -m benchmarks.load $(ARGS)
 
 attack: $(VENV)/.dev ## Attack a service of its own, about twelve minutes (ARGS="--case long-heads --json out.json ...").
 	$(BIN)/python -m tests.attack $(ARGS)

@@ -187,3 +187,18 @@ def _wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
         else:
             return
     pytest.fail("nginx did not listen within half a minute")
+
+
+def descendants(pid: int) -> list[int]:
+    """Process ids of all children, and of theirs."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found, unseen = [], [pid]
+    while unseen:
+        offspring = children.get(unseen.pop(), [])
+        found += offspring
+        unseen += offspring
+    return found

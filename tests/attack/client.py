@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from PIL import Image
 
-from benchmarks.load.client import Load, encode, finish, start
 from service.pictures import SAMPLES
+from tests.attack.generator import Load, encode, finish, start
 from tests.attack.wire import Target, request
 
 RATE = 10.0

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.load.servers import descendants
 from service.pictures import SAMPLES
 from tests.attack import files
 from tests.attack.wire import Target, exchange, request
-from tests.processes import SOURCE, free_port, nginx, running
+from tests.processes import SOURCE, descendants, free_port, nginx, running
 
 Door = Literal["open", "admin", "keys", "nginx", "grpc"]
 """The service without keys, with admin keys alone, with API keys too, that behind nginx or gRPC."""

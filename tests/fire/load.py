@@ -11,11 +11,11 @@ from functools import cache
 
 from PIL import Image
 
-from benchmarks.load.client import Load, Outcome, encode, finish, start
 from service.pictures import SAMPLES
 from tests.attack.cases import HONEST
 from tests.attack.client import Report as Quiet
 from tests.attack.client import pictures, start_client, stop_client
+from tests.attack.generator import Load, Outcome, encode, finish, start
 from tests.attack.runner import MAX_MEMORY
 from tests.attack.service import Service, started, warm_up
 from tests.attack.wire import Connection, Target, request, several

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import httpx
 
-from benchmarks.load.client import finish
+from tests.attack.generator import finish
 from tests.attack.service import ADMIN_KEY, Service, descendants, started, warm_up
 from tests.fire.load import begin, faults_of, saturation
 from tests.fire.table import Table

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.load.servers import descendants
 from deploy.ray.scorer import Wanted
 from model import SHIPPED
 from model.bundle import Bundle
@@ -22,6 +21,7 @@ from service.pictures import SAMPLES
 from tests.deploy.ray.clusters import Cluster, cluster
 from tests.e2e.conftest import data_dir
 from tests.pictures import as_png
+from tests.processes import descendants
 from training.data.datasets import DATASETS, Examples, load
 
 __all__ = ["data_dir"]

@@ -11,10 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from benchmarks.load.servers import descendants
 from service.drawing import MAX_WAITING, open_pool
 from service.http.negotiation import JSON, PNG
 from service.inference.job import Job
+from tests.processes import descendants
 
 DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/rivals?count=2"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.deploy.test_kubernetes import measured_mib
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "scale.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "scale.md").read_text()
 COSTS = {
     name: {"1": float(one), "32": float(many)}
     for name, one, many in re.findall(

@@ -11,7 +11,7 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
 
-from benchmarks.load.client import CLOSED, REFUSED, WRONG, Load, encode, finish, generate, start
+from tests.attack.generator import CLOSED, REFUSED, WRONG, Load, encode, finish, generate, start
 from tests.attack.wire import request
 
 ANSWER = b'{"label": 7}'

@@ -1,6 +1,6 @@
 """The load generator, in a process of its own: a `Load` as JSON on stdin, an `Outcome` on stdout.
 
-Benchmarks, `make fire` and the well-behaved client of `make attack` are loads. Either each of some
+The load of `make fire` and the well-behaved client of `make attack` use it. Either each of some
 connections sends its next request when the last was answered, or requests are sent when they are
 due, however long the answers take; a request's time then runs from when it was due. Every answer's
 label is checked. Written close to the sockets, because on a small machine a client's cost is taken
@@ -389,7 +389,7 @@ def encode(requests: Iterable[bytes]) -> list[str]:
 def start(load: Load) -> subprocess.Popen[str]:
     """Begin a load in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.load.client"],
+        [sys.executable, "-m", "tests.attack.generator"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,1 +1,0 @@
-"""Many replicas behind a load balancer, simulated; one of them measured."""

@@ -1,1 +1,0 @@
-"""The service under load, compared with other servers of the same network."""
