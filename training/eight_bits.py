@@ -69,7 +69,7 @@ def quantise(bundle: Bundle, images: NDArray[np.uint8]) -> EightBitGraph | None:
 
     Args:
         bundle: whose encoder has its weights in the file of weights.
-        images: training images (N, C, H, W), for calibration.
+        images: training images (N, C, H, W) of all classes, for calibration.
 
     Returns:
         None where there is no second convolution.
@@ -79,7 +79,7 @@ def quantise(bundle: Bundle, images: NDArray[np.uint8]) -> EightBitGraph | None:
     convolutions = [node.name for node in plain.graph.node if node.op_type == "Conv"]
     if len(convolutions) < 2:
         return None
-    seen = scale(images[:CALIBRATION_IMAGES])
+    seen = scale(images)
     with tempfile.TemporaryDirectory() as scratch:
         written = Path(scratch, "encoder.onnx")
         with _quietly():

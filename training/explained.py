@@ -20,6 +20,7 @@ from training.answers import BATCH
 from training.data.datasets import Examples
 from training.data.pairs import fixed_pairs
 from training.figures import make_axes, save, show
+from training.random_sample import draw_rows, objects_of, take
 from training.recipes import recipe_of
 from training.training_data import TrainingData
 
@@ -149,9 +150,9 @@ def show_objects(bundle: Bundle, examples: Examples, count: int) -> Shown:
         pairs = fixed_pairs(examples, count // 2, size=size, shift_px=shift_px, seed=_SEED)
         objects = pairs.object_images.reshape(-1, 1, size, size)
         return Shown(pairs.images, objects, pairs.labels)
-    order = np.random.default_rng(_SEED).permutation(len(examples.labels))[:count]
-    images = examples.images[order]
-    return Shown(images, images, examples.labels[order][:, None])
+    objects = objects_of(bundle.manifest.dataset, len(examples.labels))
+    images, labels = take(examples, draw_rows(examples.labels, count, seed=_SEED, objects=objects))
+    return Shown(images, images, labels[:, None])
 
 
 def draw_explained(

@@ -28,13 +28,13 @@ from model.runtime.cpu import open_session
 from training.analysis.bundle import analyse
 from training.answers import Labelled, answer, is_wrong, measure_presence
 from training.card import CURVES
-from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
 from training.evaluate import evaluate, seen_or_not
 from training.figures import draw_curves
 from training.graphs import OPSET, ExportError, fold_norms, round_weights, write_graphs
 from training.metrics import METRICS
 from training.provenance import reads_of, unseen_by
+from training.random_sample import draw_rows, take
 from training.samples import write_samples
 from training.state import CHECKPOINT, Checkpoint
 from training.training_data import load_again
@@ -44,6 +44,7 @@ PARITY_TOLERANCE = 1e-4
 BATCH_TOLERANCE = 1e-5
 """The largest change of an image's answer with the other images of its batch."""
 HALF_IMAGES = 200
+"""The images, drawn at random, on which the float16 graph is compared."""
 HALF_TOLERANCE = 1e-2
 """The largest difference in presence of the float16 graph from the network in float16."""
 _CPU = torch.device("cpu")
@@ -104,18 +105,12 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         licence = "yours" if pictures else data.dataset.licence
         if licence and recipe.task != "pairs" and manifest.channels in (1, 3):  # samples are PNGs
             source = f"{'folder ' * bool(pictures)}{recipe.dataset}, {seen_or_not(manifest)}"
-            shown = data.validation if pictures else _shuffled(data.validation)
-            names = manifest.class_names
+            rows = draw_rows(data.validation.labels, len(data.validation.labels), seed=0)
+            shown, names = take(data.validation, rows), manifest.class_names
             write_samples(shown, names, folder / SAMPLES, licence=licence, source=source)
         if pictures and unseen_by(runs):
             evaluate(bundle, data_dir, split="validation", folder=where)
     return Bundle.open(target)
-
-
-def _shuffled(examples: Examples) -> Examples:
-    """The examples in another order: neighbours may be alike, such as views of one object."""
-    order = np.random.default_rng(0).permutation(len(examples.labels))
-    return Examples(examples.images[order], examples.labels[order])
 
 
 def describe(network: Network, **facts: Any) -> Manifest:
@@ -245,7 +240,10 @@ def measure_half_precision(network: Network, folder: Path, validation: Labelled)
     encoders = network.encoders()
     if role not in encoders:
         return {}
-    images = scale(validation.images[:HALF_IMAGES])
+    rows = draw_rows(
+        validation.labels.reshape(len(validation.labels), -1)[:, 0], HALF_IMAGES, seed=0
+    )
+    images = scale(validation.images[rows])
     with torch.inference_mode():
         full = network(torch.from_numpy(images)).presence.numpy()
         half = encoders[role](torch.from_numpy(images)).presence.numpy()
@@ -253,7 +251,7 @@ def measure_half_precision(network: Network, folder: Path, validation: Labelled)
     _compare(role, session.run(["presence"], {"images": images})[0], half, HALF_TOLERANCE)
     return {
         "validation_images": len(images),
-        "answers_changed": _count_changes(full, half, validation.labels[:HALF_IMAGES]),
+        "answers_changed": _count_changes(full, half, validation.labels[rows]),
         "largest_presence_change": float(np.abs(half - full).max()),
     }
 

@@ -20,6 +20,7 @@ from model.runtime import Runtime
 from training.answers import BATCH
 from training.data.datasets import Examples
 from training.novelty import draw_others
+from training.random_sample import draw_rows, objects_of
 from training.reliability import measure_images, measure_unlabelled
 
 COUNT = 2000
@@ -37,9 +38,11 @@ class Kind(NamedTuple):
 
 
 def draw_kinds(manifest: Manifest, examples: Examples, data_dir: Path) -> dict[str, Kind]:
-    """Test images, the first COUNT of them turned or with noise, and images of other kinds."""
+    """Test images, COUNT of them turned or with noise, and images of other kinds."""
     images, labels = scale(examples.images), examples.labels
-    few, few_labels = images[:COUNT], labels[:COUNT]
+    objects = objects_of(manifest.dataset, len(labels))
+    drawn = draw_rows(labels, COUNT, seed=_SEED, objects=objects)
+    few, few_labels = images[drawn], labels[drawn]
     noise = np.random.default_rng(_SEED).normal(0, NOISE, few.shape).astype(np.float32)
     return {
         "test images": Kind(images, labels),

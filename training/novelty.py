@@ -31,13 +31,13 @@ from training.data.source import DatasetError, DataSplit
 
 Scores = NDArray[np.float64]
 TYPICAL_SHARE = 0.95
-"""The share of training images below the threshold, on the half that chooses it."""
+"""The share of images that are not novel, of those that set the threshold."""
 RIDGE = 1e-3
 """The share of the poses' mean variance that is added to variances; chosen on noise and clothes
 alone.
 """
 MIN_IMAGES = 300
-"""The fewest images of a rule. Half of them set the threshold, below which 5 % of that half lie."""
+"""The fewest images of a rule. Half of them, drawn at random, set the threshold."""
 COUNT = 1000
 """The number of images of each other kind."""
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
@@ -48,26 +48,29 @@ _CANVAS, _FONT, _TURN_DEG = 96, 64, 15
 _BATCH = 64
 
 
-def fit_novelty(runtime: Runtime, images: Floats, *, described: str) -> NoveltyRule:
-    """Fit the rule: Gaussians and quantiles on the first half of images, then the threshold.
+def fit_novelty(
+    runtime: Runtime, fitted: Floats, typical: Floats, *, described: str
+) -> NoveltyRule:
+    """Fit Gaussians and quantiles on some images, and the threshold on others of the same kind.
 
-    The threshold is of the second half. Where the images are too few for the covariance, so that it
-    would be zero, the rule goes without distances.
+    A threshold of zero finds no image novel. So where the images are too few for the covariance,
+    the rule goes without distances.
 
     Args:
-        images: (N, C, H, W) in [0, 1].
-        described: what they are, for the manifest.
+        fitted: (N, C, H, W) in [0, 1].
+        typical: (M, C, H, W), of which TYPICAL_SHARE are not novel.
+        described: what the images are, for the manifest.
     """
-    middle = len(images) // 2
-    presence, poses, decoded = _answer(runtime, images)
-    for gaussians in (fit_gaussians(presence[:middle], poses[:middle]), None):
-        features = measure_features(presence, poses, images, decoded, gaussians)
+    presence, poses, decoded = _answer(runtime, fitted)
+    for gaussians in (fit_gaussians(presence, poses), None):
+        features = measure_features(presence, poses, fitted, decoded, gaussians)
         length, margin, error, distance = (
-            () if feature is None else tabulate(feature[:middle], QUANTILES) for feature in features
+            () if feature is None else tabulate(feature, QUANTILES) for feature in features
         )
         rule = NoveltyRule(QUANTILES, length, margin, error, threshold=0.0, images=described)
         rule = replace(rule, distance=distance, gaussians=gaussians)
-        threshold = tabulate(rank(rule, features).lowest[middle:], [1 - TYPICAL_SHARE])[0]
+        lowest = score_novelty(runtime, typical, rule)
+        threshold = tabulate(lowest, [1 - TYPICAL_SHARE])[0]
         if threshold > 0:
             break
     return replace(rule, threshold=threshold)

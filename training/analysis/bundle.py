@@ -34,7 +34,7 @@ from training.analysis.neighbours import choose_images, collect
 from training.answers import Labelled
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.card_sections import CONFIDENCE, EXPLAINED, HEALTH
-from training.data.datasets import DATASETS, Examples, factors_of, split_last
+from training.data.datasets import DATASETS, Examples, factors_of
 from training.data.pairs import VALIDATION_SEED, fixed_pairs, validation_pairs
 from training.eight_bits import CALIBRATION_IMAGES, quantise
 from training.eight_bits import measure as measure_eight_bits
@@ -51,6 +51,7 @@ from training.graphs import ExportError
 from training.manifest import Content, update_manifest
 from training.novelty import fit_novelty, score_novelty, separate
 from training.provenance import runs_of, unseen_by
+from training.random_sample import draw_rows, objects_of, split_rows, take
 from training.recipes import recipe_of
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ ITERATIONS = 9
 """Routing is traced for this many iterations."""
 _ROUTED, _BATCH = 256, 8
 """The number of images whose routing is traced, in all and at a time."""
+_SEED = 4
 
 
 def analyse(
@@ -127,13 +129,13 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
         bundle = _record(bundle, pose_dimensions=name_dimensions(Runtime(bundle), examples))
     if len(examples.labels) >= novelty.MIN_IMAGES:
         described = f"{len(examples.labels):,} images of the {source}"
-        rule = fit_novelty(Runtime(bundle), scale(examples.images), described=described)
+        halves = _halves(bundle, examples)
+        rule = fit_novelty(Runtime(bundle), *halves, described=described)
         arrays = {NOVELTY: rule.gaussians} if rule.gaussians else {}
         bundle = _record(bundle, arrays, novelty=rule)
-    if half := len(examples.labels) // 2:
-        order = np.random.default_rng(0).permutation(len(examples.labels))
-        shuffled = Examples(examples.images[order], examples.labels[order])
-        splits = Splits(*split_last(shuffled, half))
+    if len(examples.labels) > 1:
+        learnt, rest = (take(examples, rows) for rows in split_rows(examples.labels, seed=0))
+        splits = Splits(learnt, rest)
         described = f"of half of the images of the {source}; PCA is fitted to the other half"
         bundle = _record(bundle, explained=measure_explained(bundle, splits, described=described))
     return _keep_neighbours(bundle, collect(bundle, examples, licence="", source=source))
@@ -172,7 +174,8 @@ def analyse_eight_bits(bundle: Bundle, data_dir: Path, *, folder: Path | None = 
         training.graphs.ExportError: this processor cannot compute it.
     """
     data = training_data_of(bundle, data_dir, folder=folder)
-    calibration: Labelled = data.training
+    drawn = draw_rows(data.training.labels, CALIBRATION_IMAGES, seed=_SEED)
+    calibration: Labelled = take(data.training, drawn)
     held_out: Labelled = data.validation
     if bundle.manifest.mask_threshold is not None:
         size, shift_px = bundle.manifest.height, recipe_of(bundle).shift_px
@@ -273,7 +276,8 @@ def analyse_masks(bundle: Bundle, digits: Examples) -> Bundle:
 
 def analyse_routing(bundle: Bundle, examples: Examples) -> None:
     """Draw how much each of nine routing iterations changes (Sabour 2017, figure A.1)."""
-    images = scale(_centre(examples, bundle).images[:_ROUTED])
+    rows = draw_rows(examples.labels, _ROUTED, seed=_SEED)
+    images = scale(_centre(take(examples, rows), bundle).images)
     title = f"{bundle.manifest.name}: {ITERATIONS} routing iterations"
     draw_routing(measure_changes(load(bundle), images), bundle.path / ROUTING, title=title)
 
@@ -321,13 +325,15 @@ def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundl
     it: then `evaluate` compares them with test images. Of fewer than `novelty.MIN_IMAGES` images
     there is no rule.
     """
-    manifest, runtime, images = bundle.manifest, Runtime(bundle), scale(examples.images)
-    if len(images) < novelty.MIN_IMAGES:
+    manifest, runtime = bundle.manifest, Runtime(bundle)
+    if len(examples.labels) < novelty.MIN_IMAGES:
         return _record(bundle, novelty=None)
-    described = f"{len(images):,} training images that the network was {seen_or_not(manifest)}"
-    rule = fit_novelty(runtime, images, described=described)
+    described = (
+        f"{len(examples.labels):,} training images that the network was {seen_or_not(manifest)}"
+    )
+    fitted, half = _halves(bundle, examples)
+    rule = fit_novelty(runtime, fitted, half, described=described)
     gaussians, unseen = rule.gaussians, unseen_by(runs_of(manifest.training)) > 0
-    half = images[len(images) // 2 :]
     found = separate(
         runtime,
         rule,
@@ -340,6 +346,13 @@ def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundl
         draw_roc(found.curves, bundle.path / ROC)
     arrays = {NOVELTY: gaussians} if gaussians else {}
     return _record(bundle, arrays, novelty=replace(rule, others=found.others))
+
+
+def _halves(bundle: Bundle, examples: Examples) -> tuple[Floats, Floats]:
+    """Two random halves (N, C, H, W) of images, which share no object."""
+    objects = objects_of(bundle.manifest.dataset, len(examples.labels))
+    one, other = split_rows(examples.labels, seed=_SEED, objects=objects)
+    return scale(examples.images[one]), scale(examples.images[other])
 
 
 def _centre(examples: Examples, bundle: Bundle) -> Examples:

@@ -16,6 +16,7 @@ from model.views.neighbours import fit_whitening
 from training.answers import BATCH, is_wrong
 from training.data.datasets import DATASETS, Examples
 from training.data.pairs import fixed_pairs
+from training.random_sample import draw_rows, objects_of, take
 from training.recipes import Recipe, recipe_of
 from training.training_data import TrainingData
 
@@ -130,8 +131,8 @@ def _sample(data: TrainingData, recipe: Recipe) -> Examples:
         size, shift_px = recipe.network.height, recipe.shift_px
         pairs = fixed_pairs(training, MEASURED // 2, size=size, shift_px=shift_px, seed=_SEED)
         return Examples(pairs.images, pairs.labels)
-    order = np.random.default_rng(_SEED).permutation(len(training.labels))[:MEASURED]
-    return Examples(training.images[order], training.labels[order])
+    objects = objects_of(recipe.dataset, len(training.labels))
+    return take(training, draw_rows(training.labels, MEASURED, seed=_SEED, objects=objects))
 
 
 def _measure(runtime: Runtime, examples: Examples) -> _Posed:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from training.analysis.bundle import (
     ITERATIONS,
     analyse,
     analyse_dimensions,
+    analyse_eight_bits,
     analyse_novelty,
     analyse_routing,
     measure_changes,
@@ -28,6 +31,7 @@ from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.assemblies import list_factors
 from training.data.datasets import DATASETS, Examples
 from training.evaluate import THRESHOLDS, validation_examples
+from training.kinds import draw_kinds
 from training.recipes import recipe_of
 from training.training_data import TrainingData
 
@@ -179,6 +183,37 @@ def test_other_kinds_have_no_part_in_the_rule(
     assert replace(first, others=()) == replace(second, others=())
 
 
+def test_samples_are_of_all_classes_where_images_are_in_their_order(
+    bundle: Bundle, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each class has its shade: halves of the novelty rule, images of 8 bits... have both."""
+    labels = np.arange(HELD_OUT) * 2 // HELD_OUT
+    shades = np.full((len(labels), 1, 28, 28), 51, np.uint8) * (1 + labels)[:, None, None, None]
+    ordered, seen = Examples(shades.astype(np.uint8), labels), list[set[float]]()
+
+    def look(*arguments: Any, **_: Any) -> None:
+        seen.extend({*np.unique(one)} for one in arguments if isinstance(one, np.ndarray))
+        raise InterruptedError
+
+    for name in ("fit_novelty", "quantise", "measure_changes"):
+        monkeypatch.setattr(f"training.analysis.bundle.{name}", look)
+    data = TrainingData(recipe_of(bundle), DATASETS["toys"], ordered, ordered)
+    monkeypatch.setattr("training.analysis.bundle.training_data_of", lambda *_, **__: data)
+    monkeypatch.setattr("training.analysis.bundle.CALIBRATION_IMAGES", 10)
+    monkeypatch.setattr("training.analysis.bundle._ROUTED", 10)
+    for part in (
+        lambda: analyse_novelty(bundle, ordered, data_dir),
+        lambda: analyse_eight_bits(bundle, data_dir),
+        lambda: analyse_routing(bundle, ordered),
+    ):
+        with suppress(InterruptedError):
+            part()
+    monkeypatch.setattr("training.kinds.COUNT", 10)
+    kinds = draw_kinds(bundle.manifest, ordered, data_dir)
+    seen.append({*kinds["turned by 30°"].labels.tolist()})
+    assert [2] * 5 == [len(one) for one in seen]
+
+
 def test_findings_in_other_weights_are_forgotten(
     bundle: Bundle, examples: Examples, data_dir: Path
 ) -> None:
@@ -210,8 +245,8 @@ def test_the_poses_of_known_images_lie_in_the_bundle(bundle: Bundle, data_dir: P
     """The bundle that is opened measures the same distances as the one that was fitted."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (200, 1, 28, 28), np.uint8)
-    # Both halves alike, so that no image lies further away than all others.
-    examples = Examples(np.tile(images, (2, 1, 1, 1)), np.zeros(400, np.int64))
+    # 16 copies of each: some in both halves, so that none lies further away than all others.
+    examples = Examples(np.tile(images, (16, 1, 1, 1)), np.zeros(3200, np.int64))
     fitted = analyse_novelty(bundle, examples, data_dir).manifest.novelty
     opened = Bundle.open(bundle.path).manifest.novelty
     assert fitted is not None
