@@ -26,8 +26,10 @@ from model.capsnet import Network, build
 from model.capsnet.winograd import WinogradConv2d
 from model.runtime.cpu import open_session
 from model.runtime.runtime import BATCH_ROWS
-from research.controls import register
-from research.tables import TABLES
+from research.controls import HeadConfig, register
+from research.recipes import ATTENTION, CNN, DIGITS, MATRIX
+from research.rows import plain
+from research.tables import ROWS
 from training.device import keep_freed_memory
 from training.graphs import fold_norms, round_weights, write_graphs
 from training.recipes import PRESETS, Recipe
@@ -38,11 +40,12 @@ REFERENCE = "paper's CapsNet"
 RECIPES: dict[str, Recipe] = {
     REFERENCE: PRESETS["mnist"],
     "paper's CNN": PRESETS["mnist-baseline"],
-    **{
-        row.title.removesuffix(", digits"): row.recipe
-        for row in TABLES["families"].rows
-        if row.recipe.dataset == "mnist"
-    },
+    "baseline CNN": CNN,
+    "dynamic": DIGITS,
+    "attention": ATTENTION,
+    "linear layer on attention's convolutions": plain(ATTENTION, HeadConfig()),
+    "shared": ROWS["matched-mnist-shared-routed"].recipe,
+    "matrix": MATRIX,
     **{
         name: PRESETS[name]
         for name in ("multimnist-attention", "fashion-mnist-attention", "cifar10", "assemblies")

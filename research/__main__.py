@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from dataclasses import replace
@@ -13,8 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from model.bundle import MANIFEST, Bundle
-from research import adversarial, factors, inside, page, routing, sanity
+from research import page
 from research.compare import is_stale
 from research.controls import register
 from research.protocols import load_sets
@@ -23,7 +21,6 @@ from research.rows import Row
 from research.run import Result, read_results, result_key, run_row, write_results
 from research.tables import ROWS, TABLES
 from training.__main__ import EXPECTED, DataDir
-from training.data.datasets import DATASETS
 from training.device import choose_device
 from training.provenance import adopt_reads
 from training.python_file import run_file
@@ -141,45 +138,6 @@ def run_rows(
             console.print(f"{docs_dir / RESULTS} has {_errors(before)}")
 
 
-@app.command("routing")
-def routing_off(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(help="Bundles by name, or folders of bundles; by default all by name."),
-    ] = None,
-    *,
-    again: Annotated[bool, typer.Option("--again", help="Measure recorded bundles again.")] = False,
-    runs_dir: RunsDir = _RUNS,
-    docs_dir: DocsDir = _DOCS,
-    data_dir: DataDir = _DATA,
-    bundles: Bundles = _BUNDLES,
-) -> None:
-    """Replace the couplings of bundles on test splits, and write the page.
-
-    Bundles with the same weights as in an earlier measurement are skipped. Each read of a test
-    split goes on record. For a bundle's folder, the table is printed and no tracked file changes.
-    """
-    folders = [Path(name) for name in names or () if (Path(name) / MANIFEST).is_file()]
-    named = [name for name in names or () if Path(name) not in folders]
-    for name in named:
-        if Path(name).is_dir() and not (bundles / name / MANIFEST).is_file():
-            raise TrainingError(f"{name} is no bundle: `python -m training export` makes one of it")
-    runs_dir.mkdir(parents=True, exist_ok=True)
-    for folder in folders:
-        bundle = Bundle.open(folder)
-        if "trace" not in bundle.manifest.offers or bundle.manifest.dataset not in DATASETS:
-            raise TrainingError(f"{folder} shows no routing, or was trained on no published images")
-        measured = routing.measure(bundle, data_dir, record=runs_dir)
-        console.print(routing.table({bundle.manifest.name: measured}), markup=False)
-    if folders and not named:
-        return
-    if not docs_dir.is_dir():
-        raise TrainingError(f"--docs-dir {docs_dir} is no folder: the page is written there")
-    names = named or None
-    routing.measure_all(bundles, docs_dir, data_dir, names=names, again=again, tell=console.print)
-    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
-
-
 @app.command("table")
 def print_table(
     name: Annotated[str, typer.Argument(help="Name of a table.")],
@@ -208,109 +166,22 @@ def print_table(
     console.print("\n\n".join(parts) or f"{name} has no results", markup=False)
 
 
-@app.command("factors")
-def compare_with_factors(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Rows of assemblies that were run; by default all.")
-    ] = None,
-    *,
-    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1",
-    runs_dir: RunsDir = _RUNS,
-    docs_dir: DocsDir = _DOCS,
-    data_dir: DataDir = _DATA,
-    bundles: Bundles = _BUNDLES,
-) -> None:
-    """Compare poses of assemblies with the factors that they were rendered from.
-
-    Azimuth, elevation, size and lamp are known for every image. Lines of networks that are not
-    there stay as they are. At the end, the page is written.
-    """
-    rows = [row for row in choose_rows(names or [factors.TABLE]) if row.protocol == "azimuths"]
-    numbers = _seeds(seeds)
-    runs = {(row.name, seed): runs_dir / _key(row, seed) for row in rows for seed in numbers}
-    measured = factors.measure_rows(rows, numbers, runs=runs, data_dir=data_dir, bundles=bundles)
-    both = factors.read(docs_dir) | measured
-    (docs_dir / factors.MEASURED).write_text(f"{json.dumps(both, indent=1)}\n")
-    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
-
-
-@app.command("adversarial")
-def attack(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(help="Bundles or folders of runs; by default all bundles."),
-    ] = None,
-    *,
-    runs_dir: RunsDir = _RUNS,
-    docs_dir: DocsDir = _DOCS,
-    data_dir: DataDir = _DATA,
-    bundles: Bundles = _BUNDLES,
-) -> None:
-    """Attack networks by FGSM and PGD, detect the attacks, and write a table and a picture.
-
-    Each read of a test split goes on record. At the end, the page is written. To attack a control,
-    such as a linear head, name the folder of its run.
-    """
-    adversarial.measure_all(
-        names, bundles=bundles, docs_dir=docs_dir, data_dir=data_dir, say=console.print
-    )
-    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
-
-
-@app.command("sanity")
-def check_views(
-    names: Annotated[list[str] | None, typer.Argument(help="Bundles; by default all.")] = None,
-    *,
-    runs_dir: RunsDir = _RUNS,
-    docs_dir: DocsDir = _DOCS,
-    data_dir: DataDir = _DATA,
-    bundles: Bundles = _BUNDLES,
-) -> None:
-    """Randomise the weights of bundles layer by layer, and say which views do not change.
-
-    Only the last training images are read. At the end, the page is written.
-    """
-    sanity.measure_all(
-        names, bundles=bundles, docs_dir=docs_dir, data_dir=data_dir, say=console.print
-    )
-    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
-
-
-@app.command("inside")
-def print_inside(
-    folders: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Folders of further bundles that `training export` wrote."),
-    ] = None,
-    *,
-    bundles: Bundles = _BUNDLES,
-) -> None:
-    """Print two Markdown tables of all bundles, and of those in FOLDERS: confidence and health."""
-    opened = [*page.open_all(bundles), *map(Bundle.open, folders or ())]
-    tables = (inside.confidence_table(opened), inside.health_table(opened))
-    console.print("\n\n".join(tables), markup=False)
-
-
 @app.command("write")
 def write_page(
     *, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS, bundles: Bundles = _BUNDLES
 ) -> None:
-    """Add results to docs/results.json, and write the page and its picture from them.
+    """Add results to docs/results.json, and write the page from them.
 
     The record of test reads in the folder of runs is added to the record in the folder of bundles.
 
     Results of rows that are no longer declared stay in the file, because they read the test split.
-    If a bundle has the name of a row, its card gets the mean over seeds.
     """
     adopt_reads(runs_dir, bundles)
     both = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
     kept = {one.key: one for one in both if one.row not in ROWS or one.split == ROWS[one.row].split}
     results = [kept[key] for key in sorted(kept)]
     write_results(results, docs_dir / RESULTS)
-    page.describe_bundles(bundles, results)
-    (docs_dir / page.NAME).write_text(page.write(results, docs_dir, bundles))
-    routing.draw(routing.read(docs_dir), docs_dir / "pictures" / "routing-off.png")
-    adversarial.draw(adversarial.read(docs_dir), docs_dir / "pictures" / "adversarial.png")
+    (docs_dir / page.NAME).write_text(page.write(results, docs_dir))
     console.print(f"wrote {docs_dir / page.NAME}: {len(results)} results")
 
 
@@ -330,8 +201,8 @@ def choose_rows(names: list[str]) -> list[Row]:
     for name in names:
         matching = {
             row.name: ROWS[row.name]
-            for table, (rows, *_) in TABLES.items()
-            for row in rows
+            for table, declared in TABLES.items()
+            for row in declared.rows
             if fnmatchcase(row.name, name) or fnmatchcase(table, name)
         }
         if not matching:

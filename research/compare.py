@@ -18,8 +18,6 @@ from training.statistics import freedom, interval, quantile, standard_error
 
 BOUND = "†"
 """Marks an interval of results that did not keep which images were wrong."""
-STALE = "stale: its recipe has changed since"
-"""Follows the title of a row whose results are of another recipe than today's."""
 
 
 class Score(NamedTuple):
@@ -81,14 +79,13 @@ def score(results: Sequence[Result], test: str) -> Score:
     return Score(middle, low, high, deviation, is_bound=len(results) > 1)
 
 
-def describe(results: Sequence[Result], test: str, *, right: bool = False) -> str:
-    """A cell: mean ± deviation [interval]; of right answers if those are wanted."""
+def describe(results: Sequence[Result], test: str) -> str:
+    """A cell: mean ± deviation [interval]."""
     found = score(results, test)
-    middle, low, high = found.percent, found.low, found.high
-    if right:
-        middle, low, high = 100 - middle, 100 - high, 100 - low
     spread = "" if found.deviation is None else f" ± {found.deviation:.2f}"
-    return f"{middle:.2f}{spread} [{low:.2f}, {high:.2f}]{BOUND * found.is_bound}"
+    return (
+        f"{found.percent:.2f}{spread} [{found.low:.2f}, {found.high:.2f}]{BOUND * found.is_bound}"
+    )
 
 
 def compare(

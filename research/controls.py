@@ -30,16 +30,13 @@ class HeadConfig(NetworkConfig):
     """Convolutions, and what `Head` makes of them."""
 
     has_logits = True
-    may_be_zero = ("hidden",)
 
     stem: tuple[StemLayer, ...] = AttentionConfig.stem
     batch_norm: bool = True
     norm_first: bool = False
-    gather: Literal["flatten", "depthwise", "mean", "sum"] = "flatten"
+    gather: Literal["flatten", "depthwise", "mean"] = "flatten"
     """All features; or one number for each channel: by weights of its own over positions, as
-    depthwise primary capsules have, or the mean or the sum."""
-    hidden: int = 0
-    """The width of a layer with ReLU before the last one; 0 for none."""
+    depthwise primary capsules have, or the mean."""
     end: Literal["classes", "labels", "poses"] = "classes"
     """One class of several, by a softmax; labels that are present or not, by a sigmoid each; or
     poses, with capsules' squash and decoder."""
@@ -64,8 +61,8 @@ class Head(Network):
 
     With poses it has as many parameters as capsules have in their transformations, and the same
     loss and reconstruction: only the squash of the primary capsules and the couplings are missing.
-    Elsewhere poses have no numbers. Of means and sums, images may have any size that the
-    convolutions fit; a sum grows with what is in the image, as that of capsules' votes does.
+    Elsewhere poses have no numbers. With the mean, images may have any size that the convolutions
+    fit.
     """
 
     config: HeadConfig
@@ -87,20 +84,12 @@ class Head(Network):
         self.depthwise = depthwise
         features *= count if config.gather == "flatten" else 1
         outputs = config.num_classes * (config.class_dim if poses else 1)
-        layers: list[nn.Module] = []
-        if config.hidden:
-            layers = [nn.Linear(features, config.hidden), nn.ReLU()]
-            features = config.hidden
-        layers.append(nn.Linear(features, outputs))
-        self.classes = nn.Sequential(*layers) if config.hidden else layers[0]
-        if config.gather == "sum":
-            with torch.no_grad():  # it begins as the mean does
-                next(self.classes.parameters()).div_(count)
+        self.classes = nn.Linear(features, outputs)
         if poses:
             # As short as sums of votes with uniform couplings: longer ones saturate the squash.
             std = _SUM_STD / (config.num_classes * math.sqrt(features))
-            nn.init.normal_(layers[-1].weight, std=std)  # type: ignore[arg-type]
-            nn.init.zeros_(layers[-1].bias)  # type: ignore[arg-type]
+            nn.init.normal_(self.classes.weight, std=std)
+            nn.init.zeros_(self.classes.bias)
             self.decoder = build_decoder(config)
 
     def forward(self, images: Tensor) -> Encoding[Tensor]:
@@ -126,9 +115,7 @@ class Head(Network):
         if self.depthwise is not None:
             cells: Tensor = self.depthwise(maps.flatten(2))
             return cells.flatten(1)
-        if self.config.gather == "flatten":
-            return maps.flatten(1)
-        return maps.mean(dim=(2, 3)) if self.config.gather == "mean" else maps.sum(dim=(2, 3))
+        return maps.flatten(1) if self.config.gather == "flatten" else maps.mean(dim=(2, 3))
 
 
 @dataclass(frozen=True)

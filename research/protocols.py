@@ -1,13 +1,11 @@
 """The images that rows learn from, are stopped by and are tested on.
 
 - `plain`: a data set as it is, or pairs of its digits.
-- `affnist`: digits anywhere on a larger black square, tested on digits that are also rotated,
-  scaled and sheared (Sabour 2017, section 5.2).
 - `azimuths`: assemblies from a third of the azimuths, tested on new assemblies from these and from
   the others (Hinton 2018, table 2).
 
-Training of the latter two may be stopped at an error (`Row.stop_percent`) on held-out images of the
-kind that is learnt, so that networks are compared at equal errors there.
+Training may be stopped at an error (`Row.stop_percent`) on held-out images of the kind that is
+learnt, so that networks are compared at equal errors there.
 """
 
 from __future__ import annotations
@@ -19,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from research.rows import FAMILIAR, NEW_AZIMUTHS, SIDE_BY_SIDE, Row
-from research.transforms import AFFNIST, MOVED, TRANSFORMS, transform
+from research.rows import FAMILIAR, NEW_AZIMUTHS, Row
 from training.answers import Labelled
 from training.data.assemblies import AZIMUTHS, FAMILIAR_AZIMUTHS, is_familiar, object_of
 from training.data.datasets import DATASETS, Examples, load, split_last
@@ -34,9 +31,8 @@ from training.data.pairs import (
     validation_pairs,
 )
 
-STOP_EVERY = {"plain": 250, "affnist": 250, "azimuths": 25}
+STOP_EVERY = {"plain": 250, "azimuths": 25}
 """The steps between looks at the error, by protocol, where training is stopped at one."""
-_SIDE_SEED = 2018
 
 
 class Sets(NamedTuple):
@@ -63,11 +59,7 @@ def load_sets(row: Row, data_dir: Path) -> Sets:
     holds_out = row.hold_out or row.split == "validation" or row.stop_percent is not None
     tested = validation if row.split == "validation" else load(dataset, "test", data_dir)
     learnt = kept if holds_out else training
-    if row.protocol == "affnist":
-        size = row.recipe.network.height
-        learnt, validation, tested = (pad(one, size) for one in (learnt, validation, tested))
-        validation = transform(validation, MOVED)
-    elif row.protocol == "azimuths":
+    if row.protocol == "azimuths":
         learnt, validation = (_familiar(one) for one in (learnt, validation))
     return Sets(learnt, tested, None if row.stop_percent is None else validation)
 
@@ -75,8 +67,8 @@ def load_sets(row: Row, data_dir: Path) -> Sets:
 def make_test_sets(row: Row, tested: Examples) -> Iterator[tuple[str, Tested]]:
     """The row's test sets by name, made one at a time.
 
-    `plain` is the split as it is, names of TRANSFORMS transform it, `side by side` makes pairs of
-    it, and `shift 4` overlapping pairs that are moved by up to so many pixels.
+    `plain` is the split as it is, azimuths are parts of it, and `shift 4` is overlapping pairs of
+    its digits that are moved by up to so many pixels.
 
     Raises:
         training.data.datasets.DatasetError: pairs of test digits are not the published ones.
@@ -84,12 +76,6 @@ def make_test_sets(row: Row, tested: Examples) -> Iterator[tuple[str, Tested]]:
     for name in row.tests:
         if name == "plain":
             yield name, Tested(tested)
-        elif name == SIDE_BY_SIDE:
-            yield name, side_by_side(tested)
-        elif name in TRANSFORMS:
-            yield name, Tested(transform(tested, TRANSFORMS[name]))
-        elif name in AFFNIST:
-            yield name, Tested(transform(tested, AFFNIST[name]))
         elif name in (FAMILIAR, NEW_AZIMUTHS):
             rows = is_familiar(len(tested.labels)) == (name == FAMILIAR)
             yield name, Tested(Examples(tested.images[rows], tested.labels[rows]))
@@ -114,36 +100,6 @@ def objects_of(test: str, count: int) -> NDArray[np.int64] | None:
     total = round(count / (share if test == FAMILIAR else 1 - share))
     rows = is_familiar(total) == (test == FAMILIAR)
     return np.asarray(object_of(total)[rows], np.int64)
-
-
-def side_by_side(digits: Examples) -> Tested:
-    """As many pairs of digits of different classes, side by side, as there are digits.
-
-    Random numbers are outputs of PCG64, so the same digits give the same pairs everywhere.
-
-    Args:
-        digits: images (N, C, H, W).
-
-    Returns:
-        images (N, C, H, 2 W) and labels (N, 2).
-    """
-    pairs = PairDraw(digits.labels, shift_px=0).draw(len(digits.labels), _SIDE_SEED)[:, :2]
-    left, right = (digits.images[column] for column in pairs.T)
-    return Tested(Examples(np.concatenate((left, right), axis=3), digits.labels[pairs]), pairs)
-
-
-def pad(examples: Examples, size: int) -> Examples:
-    """Put images (N, C, H, H) into the middle of black squares of `size` pixels.
-
-    Raises:
-        ValueError: they are larger.
-    """
-    room = size - examples.images.shape[-1]
-    if room < 0:
-        raise ValueError(f"images of {examples.images.shape[-1]} px do not fit {size} px")
-    margin = (room // 2, room - room // 2)
-    padded = np.pad(examples.images, ((0, 0), (0, 0), margin, margin))
-    return Examples(padded, examples.labels)
 
 
 def choose(examples: Examples, count: int, *, seed: int) -> Examples:

@@ -10,7 +10,7 @@ from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.matrix import MatrixConfig
 from model.capsnet.shared import SharedConfig
-from model.capsnet.stem import Conv, Whiten
+from model.capsnet.stem import Conv
 from research.rows import plain
 from training.recipes import Recipe
 
@@ -45,39 +45,6 @@ MATRIX = Recipe(
     learning_rate=3e-3,
     shift_px=1,
     **_AVERAGED,
-)
-_STAGES = tuple(
-    conv
-    for width in (48, 160, 160)
-    for conv in (
-        Conv(width, 3, padding=1, max_pool=2, activation="gelu"),
-        Conv(width, 3, padding=1, activation="gelu"),
-    )
-)
-PHOTOGRAPHS = Recipe(
-    "",
-    dataset="cifar-10",
-    network=AttentionConfig(
-        channels=3,
-        height=32,
-        width=32,
-        stem=(Whiten(), *_STAGES),
-        norm_first=True,
-        primary="spatial",
-        decoder_hidden=(256, 64),
-    ),
-    batch_size=128,
-    warmup_steps=300,
-    learning_rate=2e-3,
-    convolutions="bfloat16",
-    average_decay=0.999,
-    muon_rate=0.03,
-    flip=True,
-    flip_alternates=True,
-    shift_px=4,
-    pad="reflect",
-    cutout_px=12,
-    mse_weight=0.0005 * 32 * 32 * 3,
 )
 CNN = plain(DIGITS, BaselineConfig(convs=(8, 8, 8)))
 """As many multiplications as STRIDED: 8, 8 and 8 channels, no normalisation, and 97 % of the

@@ -25,7 +25,7 @@ _CODE = (
         f"training/{name}.py"
         for name in ("device", "losses", "muon", "replay", "state", "tasks", "trainer")
     ),
-    *(f"research/{name}.py" for name in ("controls", "protocols", "run", "transforms")),
+    *(f"research/{name}.py" for name in ("controls", "protocols", "run")),
 )
 """The modules that decide what a row scores."""
 

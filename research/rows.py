@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 from model.capsnet import NetworkConfig
 from training.recipes import Recipe
 
-SIDE_BY_SIDE = "side by side"
 FAMILIAR, NEW_AZIMUTHS = "familiar azimuths", "new azimuths"
 THREE, FIVE = (1, 2, 3), (1, 2, 3, 4, 5)
 
@@ -24,7 +23,7 @@ class Row:
     images: int
     """The budget: images or pairs seen in training."""
     seeds: tuple[int, ...] = (1,)
-    """The seeds that docs/results.md shows."""
+    """The seeds that are run unless others are named."""
     tests: tuple[str, ...] = ("plain",)
     """Names of test sets: see `research.protocols.make_test_sets`."""
     training_images: int | None = None
@@ -33,7 +32,7 @@ class Row:
     """What is tested on; `validation` is the last training images, which are then held out."""
     hold_out: bool = False
     """Whether those are held out in any case."""
-    protocol: Literal["plain", "affnist", "azimuths"] = "plain"
+    protocol: Literal["plain", "azimuths"] = "plain"
     """Which images are learnt: see `research.protocols`."""
     stop_percent: float | None = None
     """The error on held-out images at which training is stopped; None for the whole budget."""
@@ -49,10 +48,6 @@ class Compared(NamedTuple):
 
     first: str
     second: str
-    note: str = ""
-    """What else differs, or what the difference does not show."""
-    is_finding: bool = True
-    """Whether it speaks for or against capsules or their routing."""
 
 
 class Table(NamedTuple):
@@ -61,8 +56,6 @@ class Table(NamedTuple):
     rows: tuple[Row, ...]
     columns: dict[str, str] = {"plain": "error, %"}  # noqa: RUF012  read only
     """Headings by test set."""
-    paper: dict[str, str] = {}  # noqa: RUF012  read only
-    """Errors that the paper reports, in percent, by row."""
     compared: tuple[Compared, ...] = ()
 
 
@@ -81,8 +74,3 @@ def iterations(recipe: Recipe, count: int, **changes: Any) -> Recipe:
     """A recipe whose network routes so many times; with one, all couplings are uniform."""
     network: Any = recipe.network
     return replace(recipe, network=replace(network, routing_iterations=count), **changes)
-
-
-def count_of(number: int, noun: str) -> str:
-    """1 seed, 2 seeds."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,246 +1,284 @@
-"""What is compared: a table is a list of runs, each a recipe with a budget of images.
+"""What is compared: capsules and their controls on the same data, by the same recipe.
 
-The recipes are written out, so that a change of a preset does not change what a result is of; only
-`shipped` takes a preset, which is what ships. What is said of the tables is in `results.md`.
+The recipes are written out, so that a change of a preset does not change what a result is of.
+
+Each family is trained four ways. `routed` is the family. `uniform` gives every class the same share
+of each vote, in training too. `poses` has linear layers to poses in place of votes and couplings,
+with the same squash, loss and reconstruction and as many parameters; of matrix capsules it has
+convolutions in place of capsules. `cnn` has residual blocks, as many multiplications, the same
+optimiser and augmentation, the mean over positions and a softmax.
+
+With shared weights a linear layer on the sum over positions *is* uniform couplings, so that `poses`
+has no row of its own there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from model.capsnet.shared import SharedConfig
-from model.capsnet.stem import Conv
-from research.controls import HeadConfig, PoseConfig, ReroutedConfig
-from research.faithful import FAITHFUL
-from research.matched import MATCHED
-from research.recipes import (
-    ATTENTION,
-    CNN,
-    DIGITS,
-    MATRIX,
-    PAIRS,
-    SHARED,
-    SMALL_EM,
-    STRIDED,
-)
+from model.capsnet.stem import Conv, Residual, StemLayer
+from research.controls import HeadConfig, PlainMatrixConfig, PoseConfig, ReroutedConfig
+from research.recipes import ATTENTION, DIGITS, MATRIX, PAIRS, SHARED
 from research.rows import (
-    SIDE_BY_SIDE,
+    FAMILIAR,
+    FIVE,
+    NEW_AZIMUTHS,
     THREE,
     Compared,
     Row,
     Table,
-    count_of,
     iterations,
     plain,
     sizes,
 )
-from research.transforms import TRANSFORMS
-from training.recipes import PAPER_MSE_WEIGHT, PRESETS, Recipe
+from training.recipes import Recipe
 
-_CNN_NOTE = (
-    "the CNN has 8, 8 and 8 channels, no normalisation, most weights in one layer, another loss "
-    "and no reconstruction"
+FAMILIES = {
+    "attention": "self-attention",
+    "dynamic": "agreement",
+    "shared": "shared weights",
+    "matrix": "EM",
+    "cnn": "CNN",
+}
+VARIANTS = {
+    "routed": "routed",
+    "agreement": "by agreement",
+    "uniform": "uniform couplings",
+    "poses": "linear to poses",
+    "linear": "linear to labels",
+    "large": "30 M multiplications",
+    "small": "5 M multiplications",
+    "same": "as many multiplications",
+}
+SMALL_CNN: tuple[StemLayer, ...] = (
+    *(Conv(16, 5, 2), Conv(32, 3), Residual()),
+    *(Conv(64, 3, 2), Residual(), Residual()),
+)
+LARGE_CNN: tuple[StemLayer, ...] = (
+    *(Conv(32, 5, 2), Conv(64, 3), Residual(), Residual()),
+    *(Conv(128, 3, 2), Residual(), Residual()),
+)
+PAIR_CNN: tuple[StemLayer, ...] = (
+    *(Conv(32, 5, 2), Residual(), Conv(64, 3, 2), Residual()),
+    *(Conv(128, 3, 2), Residual(), Residual()),
+)
+ASSEMBLY_STEM = (
+    *(Conv(32, 5), Conv(32, 3, 2), Conv(64, 3)),
+    *(Conv(64, 3, 2), Conv(128, 3), Conv(64, 3)),
+)
+ASSEMBLY_CNN: tuple[StemLayer, ...] = (
+    *(Conv(32, 5, 2), Conv(32, 3), Residual()),
+    *(Conv(64, 3, 2), Residual(), Conv(128, 3, 2)),
 )
 
 
-def _digits() -> Iterator[Row]:
-    """The paper's comparison: a CNN, and CapsNets with and without routing and reconstruction."""
-    tests = ("plain", *TRANSFORMS)
-    yield Row("digits-baseline", "baseline CNN", CNN, 1_200_000, THREE, tests)
-    for count in (1, 3):
-        for name, weight in (("none", 0.0), ("text", PAPER_MSE_WEIGHT)):
-            title = f"CapsNet, {count_of(count, 'iteration')}, {'no ' * (not weight)}reconstruction"
-            recipe = iterations(DIGITS, count, mse_weight=weight)
-            yield Row(f"digits-r{count}-{name}", title, recipe, 1_200_000, THREE, tests)
+class Set(NamedTuple):
+    """A data set with its recipes by family and variant, and how rows learn it."""
+
+    title: str
+    recipes: dict[tuple[str, str], Recipe]
+    images: int
+    columns: dict[str, str]
+    seeds: tuple[int, ...] = FIVE
+    row: dict[str, Any] = {}  # noqa: RUF012  read only
 
 
-def _fewer() -> Iterator[Row]:
-    """Fewer images to learn from, each of which is seen more often."""
-    stem: dict[str, Any] = {"stem": (*STRIDED.stem, Conv(64, 5)), "batch_norm": False}
-    linear = plain(DIGITS, sizes(DIGITS, HeadConfig, **stem))
-    poses = replace(DIGITS, network=sizes(DIGITS, PoseConfig, squash="sabour", **stem))
-    for name, title, recipe in (
-        ("digits-baseline", "baseline CNN", CNN),
-        ("digits-r3-text", "CapsNet, 3 iterations, reconstruction", DIGITS),
-        ("few-linear", "linear layer on its convolutions", linear),
-        ("few-poses", "linear layer to poses", poses),
-    ):
-        for count in (100, 1000, 10_000, None):
-            of = f"{title}, {f'{count:,}' if count else 'all'} images"
-            full = f"{name}-{count or 'all'}"
-            yield Row(full, of, recipe, 120_000, THREE, training_images=count)
-
-
-def _families(dataset: str, kind: str, **changes: Any) -> Iterator[Row]:
-    """A network of each family at one budget, each by the recipe that its preset had."""
-    shared = replace(SHARED, network=SharedConfig(decoder_hidden=(256, 512)))
-    for title, recipe in (
-        ("baseline CNN", CNN),
-        ("dynamic", DIGITS),
-        ("attention", ATTENTION),
-        ("linear layer on attention's convolutions", plain(ATTENTION, HeadConfig())),
-        ("shared", replace(shared, convolutions="bfloat16")),
-        ("matrix", MATRIX),
-    ):
-        own = replace(recipe, dataset=dataset, shift_px=2, average_decay=0.999, **changes)
-        name, seeds = f"family-{dataset}-{title.split()[0]}", THREE
-        yield Row(name, f"{title}, {kind}", own, 180_000, (1,) if recipe is MATRIX else seeds)
-
-
-def _pairs(name: str, images: int, *ends: str) -> Iterator[Row]:
-    """Self-attention capsules on pairs, and other ends on the same convolutions."""
-    ours = {
-        "attention": ("self-attention capsules", PAIRS),
-        "agreement": (
-            "routing by agreement, without coupling bias",
-            replace(PAIRS, network=sizes(PAIRS, ReroutedConfig)),
+def attention(recipe: Recipe) -> dict[tuple[str, str], Recipe]:
+    """Self-attention capsules as they are, with uniform couplings, and linear layers to poses."""
+    gather = "depthwise" if getattr(recipe.network, "primary", "") == "depthwise" else "flatten"
+    return {
+        ("attention", "routed"): recipe,
+        ("attention", "uniform"): replace(
+            recipe, network=sizes(recipe, ReroutedConfig, couplings="uniform")
         ),
-        "linear": ("linear layer", plain(PAIRS, sizes(PAIRS, HeadConfig, end="labels"))),
+        ("attention", "poses"): replace(
+            recipe, network=sizes(recipe, PoseConfig, gather=gather), muon_votes=0.0
+        ),
     }
-    for end in ends:
-        title, recipe = ours[end]
-        tests = ("shift 4", "shift 6")
-        yield Row(f"{name}-{end}", f"{title}, {images:,} pairs", recipe, images, tests=tests)
 
 
-def _by_iterations(name: str, recipe: Recipe, **row: Any) -> Iterator[Row]:
-    """One network with 1, 2 and 3 iterations of routing."""
-    of = "EM" if recipe.loss == "spread" else "shared weights"
-    for count in THREE:
-        title = f"{of}, {count_of(count, 'iteration')}"
-        yield Row(f"{name}-{count}", title, iterations(recipe, count), hold_out=True, **row)
+def dynamic(recipe: Recipe) -> dict[tuple[str, str], Recipe]:
+    """The same of routing by agreement, whose primary capsules are a convolution."""
+    network: Any = recipe.network
+    primary = Conv(
+        network.primary_types * network.primary_dim, network.primary_kernel, network.primary_stride
+    )
+    stem = (*network.stem, primary)
+    poses = sizes(recipe, PoseConfig, stem=stem, batch_norm=False, squash="sabour")
+    return {
+        ("dynamic", "routed"): recipe,
+        ("dynamic", "uniform"): iterations(recipe, 1),
+        ("dynamic", "poses"): replace(recipe, network=poses),
+    }
 
 
-_BRIEF: dict[str, Any] = {"images": 30_000}
-_EM = replace(MATRIX, spread_steps=100, warmup_steps=100)
-_SUM = replace(_EM, network=replace(SMALL_EM, log_p_divisor=1.0))
-_TWO: dict[str, Any] = {"images": 120_000, "seeds": THREE, "tests": ("plain", SIDE_BY_SIDE)}
-_SINGLES = replace(SHARED, mse_weight=0)
-_HEAD: dict[str, Any] = {"batch_norm": False, "hidden": 128, "end": "labels"}
-_POOLED = replace(_SINGLES, network=sizes(SHARED, HeadConfig, gather="mean", **_HEAD))
-_SUMMED = replace(_SINGLES, network=sizes(SHARED, HeadConfig, gather="sum", **_HEAD))
-
-_SHIPPED = PRESETS["mnist-attention"]
+def shared(recipe: Recipe) -> dict[tuple[str, str], Recipe]:
+    """Shared-weight capsules, and the same with uniform couplings."""
+    return {("shared", "routed"): recipe, ("shared", "uniform"): iterations(recipe, 1)}
 
 
-def _budget(recipe: Recipe) -> int:
-    """The images of MNIST that a preset trains on."""
-    return round(60_000 * recipe.epochs)
+def matrix(recipe: Recipe) -> dict[tuple[str, str], Recipe]:
+    """The same of matrix capsules, uniform in all layers."""
+    convolutions = replace(recipe, network=sizes(recipe, PlainMatrixConfig))
+    return {
+        ("matrix", "routed"): recipe,
+        ("matrix", "uniform"): iterations(recipe, 1),
+        ("matrix", "poses"): convolutions,
+    }
+
+
+def cnn(recipe: Recipe, stem: tuple[StemLayer, ...], **changes: Any) -> Recipe:
+    """A convolutional network by the optimiser and augmentation of a recipe for capsules."""
+    head: dict[str, Any] = {"batch_norm": True, "norm_first": True, "gather": "mean"} | changes
+    return plain(
+        replace(recipe, muon_votes=0.0, votes="float32"),
+        sizes(recipe, HeadConfig, **head | {"stem": stem}),
+    )
+
+
+def _digits(**changes: Any) -> dict[tuple[str, str], Recipe]:
+    """All families on images of 28x28 pixels."""
+    changes = {"shift_px": 2, "average_decay": 0.999} | changes
+    shared_capsules = replace(SHARED, network=SharedConfig(decoder_hidden=(256, 512)))
+    recipes = {
+        **attention(ATTENTION),
+        **dynamic(DIGITS),
+        **shared(replace(shared_capsules, convolutions="bfloat16")),
+        ("cnn", "large"): cnn(ATTENTION, LARGE_CNN),
+        ("cnn", "small"): cnn(ATTENTION, SMALL_CNN),
+    }
+    return {key: replace(recipe, **changes) for key, recipe in recipes.items()}
+
+
+def _only(recipes: dict[tuple[str, str], Recipe], *kept: str) -> dict[tuple[str, str], Recipe]:
+    return {key: recipe for key, recipe in recipes.items() if key[0] in kept or key[1] in kept}
+
+
+def _at(recipe: Recipe, side: int, **network: Any) -> Recipe:
+    """A recipe for squares of so many pixels."""
+    changed: Any = replace(recipe.network, height=side, width=side, **network)
+    return replace(recipe, network=changed)
+
+
+def _assemblies() -> dict[tuple[str, str], Recipe]:
+    toys: dict[str, Any] = {"num_classes": 5, "decoder_hidden": (256, 512)}
+    capsules = _at(ATTENTION, 48, stem=ASSEMBLY_STEM, primary="spatial", **toys)
+    agreement = _at(DIGITS, 48, primary_stride=2, **toys)
+    recipes = {
+        **attention(capsules),
+        **dynamic(agreement),
+        **shared(_at(SHARED, 48, stem=ASSEMBLY_STEM, **toys)),
+        **matrix(_at(replace(MATRIX, spread_steps=100), 48, stem=_FEWER_CELLS, **toys)),
+        ("cnn", "same"): cnn(capsules, ASSEMBLY_CNN),
+    }
+    changes: dict[str, Any] = {"dataset": "assemblies", "shift_px": 2, "average_decay": 0.99}
+    return {
+        key: replace(recipe, schedule="exponential", warmup_steps=30, **changes)
+        for key, recipe in recipes.items()
+    }
+
+
+_FEWER_CELLS = (Conv(32, 5, 2), Conv(64, 3, 2))
+_FASHION: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True}
+
+SETS = {
+    "mnist": Set("MNIST", _digits(), 180_000, {"plain": "error, %"}),
+    "matrix": Set(
+        "MNIST, 60,000 images seen",
+        {**matrix(MATRIX), ("cnn", "small"): cnn(MATRIX, SMALL_CNN)},
+        60_000,
+        {"plain": "error, %"},
+        THREE,
+    ),
+    "few-100": Set(
+        "MNIST, 100 training images",
+        _only(_digits(), "attention", "dynamic", "cnn"),
+        40_000,
+        {"plain": "error, %"},
+        row={"training_images": 100},
+    ),
+    "few-1000": Set(
+        "MNIST, 1,000 training images",
+        _only(_digits(), "attention", "dynamic", "cnn"),
+        40_000,
+        {"plain": "error, %"},
+        row={"training_images": 1000},
+    ),
+    "pairs": Set(
+        "overlapping digits",
+        {
+            **attention(PAIRS),
+            ("attention", "agreement"): replace(PAIRS, network=sizes(PAIRS, ReroutedConfig)),
+            ("attention", "linear"): plain(PAIRS, sizes(PAIRS, HeadConfig, end="labels")),
+            ("cnn", "same"): cnn(PAIRS, PAIR_CNN, end="labels"),
+        },
+        150_000,
+        {"shift 4": "pairs wrong, %", "shift 6": "shifted by up to 6 px"},
+    ),
+    "assemblies": Set(
+        "assemblies",
+        _assemblies(),
+        64_000,
+        {NEW_AZIMUTHS: "new azimuths, %", FAMILIAR: "familiar azimuths, %"},
+        FIVE,
+        {"protocol": "azimuths", "stop_percent": 1.0},
+    ),
+    "fashion": Set(
+        "Fashion-MNIST",
+        {
+            key: recipe
+            for key, recipe in _digits(**_FASHION).items()
+            if key[0] != "shared" and key[1] != "small"
+        },
+        180_000,
+        {"plain": "error, %"},
+        THREE,
+    ),
+}
+
+
+def name_row(name: str, family: str, variant: str) -> str:
+    """The name of a row."""
+    return f"matched-{name}-{family}-{variant}"
+
+
+def _rows(name: str, one: Set) -> Iterator[Row]:
+    for (family, variant), recipe in one.recipes.items():
+        title = f"{FAMILIES[family]}, {VARIANTS[variant]}"
+        yield Row(
+            name_row(name, family, variant),
+            f"{title}: {one.title}",
+            recipe,
+            one.images,
+            one.seeds,
+            tuple(one.columns),
+            **one.row,
+        )
+
+
+def _compared(name: str, one: Set) -> Iterator[Compared]:
+    """Each family as routed against its controls and the CNN of its size, and these controls."""
+    families = dict.fromkeys(family for family, _ in one.recipes if family != "cnn")
+    cnns = [variant for family, variant in one.recipes if family == "cnn"]
+    for family in families:
+        routed = name_row(name, family, "routed")
+        controls = [variant for kind, variant in one.recipes if kind == family][1:]
+        suited = "small" if family in ("dynamic", "matrix") else "large"
+        cnn_row = name_row(name, "cnn", suited if suited in cnns else cnns[0])
+        for variant in controls:
+            yield Compared(routed, name_row(name, family, variant))
+        yield Compared(routed, cnn_row)
+        for variant in controls:
+            if variant in ("uniform", "poses"):
+                yield Compared(name_row(name, family, variant), cnn_row)
 
 
 TABLES = {
-    **MATCHED,
-    "families": Table(
-        (
-            *_families("mnist", "digits"),
-            *_families("fashion-mnist", "clothes", flip=True),
-        ),
-        paper={
-            "family-mnist-baseline": "0.39",
-            "family-mnist-dynamic": "0.25 ± 0.005",
-            "family-mnist-attention": "0.26",
-            "family-mnist-matrix": "0.44",
-        },
-        compared=tuple(
-            Compared(f"family-{dataset}-{capsules}", f"family-{dataset}-{other}", note, finds)
-            for dataset in ("mnist", "fashion-mnist")
-            for capsules, other, note, finds in (
-                (
-                    "attention",
-                    "linear",
-                    "the linear layer has more parameters, another loss and no poses",
-                    True,
-                ),
-                ("dynamic", "baseline", _CNN_NOTE, True),
-                ("attention", "baseline", f"{_CNN_NOTE}; a sixth of the multiplications", True),
-                ("shared", "baseline", f"{_CNN_NOTE}; an eighth of the multiplications", True),
-                ("matrix", "baseline", _CNN_NOTE, True),
-                ("attention", "shared", "", False),
-            )
-        ),
-    ),
-    "side-by-side": Table(
-        (
-            *_by_iterations("two", _SINGLES, **_TWO),
-            Row("two-pooling", "CNN, mean over positions", _POOLED, hold_out=True, **_TWO),
-            Row("two-summing", "CNN, sum over positions", _SUMMED, hold_out=True, **_TWO),
-        ),
-        {"plain": "single digits wrong, %", SIDE_BY_SIDE: "pairs wrong, %"},
-        compared=(
-            Compared("two-3", "two-1"),
-            Compared("two-3", "two-pooling", "the CNN averages positions, capsules sum votes"),
-            Compared("two-3", "two-summing"),
-            Compared("two-1", "two-summing", is_finding=False),
-            Compared("two-pooling", "two-summing", is_finding=False),
-        ),
-    ),
-    "em-iterations": Table(
-        (
-            *_by_iterations("em-mean", _EM, **_BRIEF),
-            Row("em-sum-3", "EM, 3 iterations, ln p summed", _SUM, hold_out=True, **_BRIEF),
-        ),
-        compared=(
-            Compared("em-mean-3", "em-mean-1", "after 30,000 images"),
-            Compared("em-mean-3", "em-sum-3", "", is_finding=False),
-        ),
-    ),
-    "shipped": Table(
-        (Row("mnist-attention", "mnist-attention", _SHIPPED, _budget(_SHIPPED), THREE),),
-        paper={"mnist-attention": "0.26"},
-    ),
-    "digits": Table(
-        tuple(_digits()),
-        paper={
-            "digits-baseline": "0.39",
-            "digits-r1-none": "0.34 ± 0.032",
-            "digits-r1-text": "0.29 ± 0.011",
-            "digits-r3-none": "0.35 ± 0.036",
-            "digits-r3-text": "0.25 ± 0.005",
-        },
-        compared=(
-            Compared("digits-r3-text", "digits-baseline", _CNN_NOTE),
-            Compared("digits-r3-text", "digits-r1-text"),
-            Compared("digits-r3-none", "digits-r1-none"),
-        ),
-    ),
-    "multimnist": Table(
-        (*_pairs("multimnist", 1_500_000, "attention", "agreement", "linear"),),
-        {"shift 4": "pairs wrong, %", "shift 6": "shifted by up to 6 px"},
-        compared=(
-            Compared(
-                "multimnist-attention",
-                "multimnist-agreement",
-                "agreement also has another squash and no coupling bias",
-                is_finding=False,
-            ),
-            Compared(
-                "multimnist-attention",
-                "multimnist-linear",
-                "the linear layer has a sixteenth of the parameters, another loss and no "
-                "reconstruction",
-            ),
-        ),
-    ),
-    "fewer-images": Table(
-        tuple(_fewer()),
-        compared=tuple(
-            Compared(f"digits-r3-text-{count}", f"{other}-{count}", note)
-            for count in (100, 1000, 10_000, "all")
-            for other, note in (
-                ("digits-baseline", _CNN_NOTE),
-                ("few-linear", "the linear layer has another loss and no reconstruction"),
-                ("few-poses", ""),
-            )
-        ),
-    ),
-    "faithful": FAITHFUL,
-    "transformed-digits": Table(
-        tuple(_digits()),
-        {"plain": "as they are", **{name: name for name in TRANSFORMS}},
-        compared=(Compared("digits-r3-text", "digits-baseline", _CNN_NOTE),),
-    ),
+    f"matched-{name}": Table(tuple(_rows(name, one)), one.columns, tuple(_compared(name, one)))
+    for name, one in SETS.items()
 }
 ROWS = {row.name: row for table in TABLES.values() for row in table.rows}
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,13 +7,12 @@ import pytest
 from typer.testing import CliRunner
 from typer.testing import Result as Outcome
 
-from model.bundle import Bundle, write_manifest
 from research.__main__ import app, choose_rows
+from research.page import STALE
 from research.protocols import Sets
 from research.rows import Row
 from research.run import Result, read_results, write_results
 from research.tables import ROWS, TABLES
-from tests.training.published import RUN, say_training
 from training.data.datasets import Examples
 from training.state import TrainingError
 
@@ -34,28 +32,19 @@ def call(*arguments: str, runs: Path, docs: Path) -> Outcome:
     return CliRunner().invoke(app, [*arguments, *options])
 
 
-def test_rows_are_chosen_by_name_pattern_and_experiment() -> None:
+def test_rows_are_chosen_by_name_pattern_and_table() -> None:
     """In the order given, each once."""
-    names = ["digits-r?-none", "em-iterations", "em-mean-1"]
-    brief = ["em-mean-1", "em-mean-2", "em-mean-3", "em-sum-3"]
-    expected = ["digits-r1-none", "digits-r3-none", *brief]
+    names = ["matched-mnist-cnn-*", "matched-matrix", "matched-matrix-matrix-routed"]
+    both = ["matched-mnist-cnn-large", "matched-mnist-cnn-small"]
+    four = ["matrix-routed", "matrix-uniform", "matrix-poses", "cnn-small"]
+    expected = [*both, *(f"matched-matrix-{name}" for name in four)]
     assert expected == [row.name for row in choose_rows(names)]
 
 
 def test_an_unknown_name_is_refused() -> None:
     """With the tables that there are."""
-    with pytest.raises(
-        TrainingError, match=r"digits-r5 is no row and no table; there are matched-mnist"
-    ):
-        choose_rows(["digits", "digits-r5"])
-
-
-def test_the_folder_of_a_run_is_no_bundle(tmp_path: Path) -> None:
-    """The message names the command that makes a bundle of a run, before any folder is missed."""
-    run = tmp_path / "run"
-    run.mkdir()
-    outcome = call("routing", str(run), runs=tmp_path, docs=tmp_path / "gone")
-    assert f"{run} is no bundle: `python -m training export`" in str(outcome.exception)
+    with pytest.raises(TrainingError, match=r"digits is no row and no table; there are matched-"):
+        choose_rows(["matched-mnist", "digits"])
 
 
 def test_seeds_must_be_numbers(small: str, tmp_path: Path) -> None:
@@ -115,81 +104,61 @@ def test_rows_are_listed_with_their_seeds(results: list[Result], tmp_path: Path)
     write_results(results, tmp_path / "results.json")
     output = call("list", runs=tmp_path / "none", docs=tmp_path).output
     assert all(f"{name}:\n" in output for name in TABLES)
-    row = ROWS["em-mean-2"]
+    row = ROWS["matched-matrix-matrix-uniform"]
     assert f"  {row.name}, {row.title}, {row.images:,} images: seeds 1, 2\n" in output
 
 
-def test_rows_of_other_recipes_and_code_are_listed_so(
-    results: list[Result], tmp_path: Path
+def test_the_page_is_written_from_results(
+    results: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stale seed is named, and so is code that is not today's."""
-    own = [one for one in results if one.row == "em-mean-2"]
-    changed = [replace(own[0], recipe="other", code="0123456789ab"), own[1]]
-    write_results(changed, tmp_path / "results.json")
-    output = call("list", runs=tmp_path / "none", docs=tmp_path).output
-    assert "seeds 1, 2; stale: 1; by other code (0123456789ab)" in output
-
-
-def test_the_page_is_written_from_results(results: list[Result], tmp_path: Path) -> None:
     """Trials on held-out images of rows of the test split are left out; it is repeatable."""
+    text = tmp_path / "text.md"
+    text.write_text("{error(gone)}, {reads}\n")
+    monkeypatch.setattr("research.page.TEXT", text)
     runs, docs = tmp_path / "runs", tmp_path / "docs"
     runs.mkdir()
     docs.mkdir()
-    of_test = next(one for one in results if one.split == "test")
-    for one in (*results, replace(of_test, split="validation"), replace(of_test, row="gone")):
+    gone = replace(results[0], row="gone", dataset="mnist", wrong={"plain": 100})
+    for one in (*results, replace(results[0], split="validation"), gone):
         one.save(runs)
     assert 0 == call("write", runs=runs, docs=docs).exit_code
     page = (docs / "results.md").read_text()
+    assert page.startswith("1.00 [0.82, 1.21], `assemblies` ")
     assert len(results) + 1 == len(read_results(docs / "results.json"))
     assert 0 == call("write", runs=tmp_path / "nothing new", docs=docs).exit_code
     assert page == (docs / "results.md").read_text()
 
 
-def test_a_bundle_s_card_tells_the_mean_over_seeds(
-    results: list[Result], bundle_path: Path, tmp_path: Path
+def test_a_table_has_errors_differences_and_what_is_missing(
+    results: list[Result], tmp_path: Path
 ) -> None:
-    """Of as many images as it was trained with, its own seed among them; one alone is no mean."""
-    bundle = say_training(bundle_path, tmp_path / "bundles" / "mnist")
-    metrics = {
-        "test_errors": 100,
-        "test_images": 10_000,
-        "interval_percent": [0.82, 1.21],
-        "protocol": "test digits",
-    }
-    write_manifest(bundle.path, replace(bundle.manifest, metrics=metrics))
-    name, images = bundle.manifest.name, RUN.images
-    runs, docs, card = tmp_path / "runs", tmp_path / "docs", bundle.path / "CARD.md"
-    runs.mkdir()
-    docs.mkdir()
-    first = replace(
-        results[0],
-        row=name,
-        seed=RUN.seed,
-        images=images,
-        wrong={"plain": 100},
-        tested={"plain": 10_000},
-        which={"plain": list(range(100))},
-    )
-    first.save(runs)
-    replace(first, images=images + 1, seed=RUN.seed + 2).save(runs)
-    assert 0 == call("write", runs=runs, docs=docs).exit_code
-    assert not card.exists() or "seeds" not in card.read_text()
-    other = {"plain": list(range(120))}
-    replace(first, seed=RUN.seed + 1, wrong={"plain": 120}, which=other).save(runs)
-    assert 0 == call("write", runs=runs, docs=docs).exit_code
-    told = "100 wrong); mean of 2 seeds 1.10 ± 0.14 % (95 % interval 0.90 to 1.30 %)"
-    assert told in card.read_text()
-    replace(first, wrong={"plain": 200}, which={"plain": list(range(200))}).save(runs)
-    assert 0 == call("write", runs=runs, docs=docs).exit_code
-    assert "seeds" not in card.read_text()  # the bundle is of another recipe
+    """Rows with their seeds, differences paired over images, and seeds that were not run."""
+    wrong = {"matched-matrix-matrix-routed": range(100), "matched-matrix-cnn-small": range(160)}
+    some = [
+        replace(
+            one,
+            wrong={"plain": len(wrong[one.row])},
+            which={"plain": [*wrong[one.row]]},
+        )
+        for one in results
+        if one.row in wrong
+    ]
+    write_results(some, tmp_path / "results.json")
+    output = call("table", "matched-matrix", runs=tmp_path / "none", docs=tmp_path).output
+    routed, cnn = (ROWS[name].title for name in wrong)
+    assert f"| {routed} | 60,000 | 1.00 ± 0.00 [0.80, 1.20] | 1, 2 |" in output
+    assert f"| **{routed}** less **{cnn}** | error, % | -0.60 [" in output
+    assert "`matched-matrix-matrix-routed`, `matched-matrix-cnn-small` (seed 3)" in output
+    assert "`matched-matrix-matrix-poses` (seeds 1, 2, 3)" in output
 
 
-def test_own_bundles_are_in_the_tables_of_what_is_inside(tmp_path: Path) -> None:
-    """A folder that `export` wrote is listed as the bundles that ship are."""
-    shipped = Bundle.open(Path("model/bundles/mnist"))
-    own = Path(shutil.copytree(shipped.path, tmp_path / "own"))
-    health = shipped.manifest.health
-    assert health
-    done = CliRunner().invoke(app, ["inside", str(own), "--bundles", str(tmp_path / "none")])
-    assert done.exit_code == 0, done.output
-    assert f"| {health.effective_dims:g} of {health.class_dim} |" in done.output
+def test_stale_rows_are_marked_and_not_compared(results: list[Result], tmp_path: Path) -> None:
+    """Editing a recipe marks its results."""
+    name = "matched-matrix-cnn-small"
+    changed = [replace(one, recipe="0123456789ab") if one.row == name else one for one in results]
+    write_results(changed, tmp_path / "results.json")
+    output = call("table", "matched-matrix", runs=tmp_path / "none", docs=tmp_path).output
+    title = ROWS[name].title
+    assert f"| {title} (**{STALE}**) |" in output
+    assert f"less **{title}**" not in output
+    assert f"`{name}` (seeds 1, 2, 3)" in output

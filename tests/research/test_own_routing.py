@@ -85,6 +85,6 @@ def test_a_file_that_is_no_python_is_named(command: str, tmp_path: Path) -> None
 
 def test_names_are_not_taken_twice() -> None:
     """A row of the page keeps its meaning."""
-    row = ROWS["digits-baseline"]
-    with pytest.raises(ValueError, match="digits-baseline already"):
+    row = ROWS["matched-mnist-cnn-small"]
+    with pytest.raises(ValueError, match="matched-mnist-cnn-small already"):
         add_table("another", Table((row,)))

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from research.protocols import STOP_EVERY, Sets, load_sets, make_test_sets, pad
+from research.protocols import STOP_EVERY, Sets, load_sets, make_test_sets
 from research.rows import FAMILIAR, NEW_AZIMUTHS, Row
 from research.run import make_plan, run_row
-from research.transforms import AFFNIST
 from training.data import assemblies
 from training.data.assemblies import VIEWS, is_familiar, list_factors
 from training.data.datasets import DATASETS, Dataset, Examples
@@ -58,42 +57,6 @@ def test_assemblies_are_learnt_from_a_third_of_the_azimuths(
     rows = is_familiar(len(toys.labels))
     assert np.array_equal(toys.images[rows], familiar.images)
     assert np.array_equal(toys.images[~rows], new.images)
-
-
-def test_digits_lie_anywhere_on_a_larger_square(
-    tiny_row: Row, bars: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Held-out digits are moved, test digits also distorted; none loses ink."""
-    monkeypatch.setattr("research.protocols.load", lambda *_: bars)
-    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], held_out_count=8))
-    network = replace(tiny_row.recipe.network, height=40, width=40)
-    row = replace(
-        tiny_row,
-        recipe=replace(tiny_row.recipe, network=network, dataset="mnist"),
-        tests=tuple(AFFNIST),
-        protocol="affnist",
-        stop_percent=1.0,
-        split="test",
-    )
-    sets = load_sets(row, tmp_path)
-    assert sets.stopping is not None
-    assert [(16, 1, 40, 40), (8, 1, 40, 40)] == [
-        one.images.shape for one in (sets.training, sets.stopping)
-    ]
-    ink = bars.images.sum(axis=(1, 2, 3))
-    assert np.array_equal(ink[-8:], sets.stopping.images.sum(axis=(1, 2, 3)))
-    centred = pad(bars, 40).images[-8:]
-    assert not np.array_equal(centred, sets.stopping.images)
-    moved, distorted = (one.examples.images for _, one in make_test_sets(row, sets.tested))
-    assert np.array_equal(ink, moved.sum(axis=(1, 2, 3)))
-    assert moved.shape == distorted.shape
-    assert not np.array_equal(moved, distorted)
-
-
-def test_larger_images_do_not_fit(bars: Examples) -> None:
-    """They are not cut."""
-    with pytest.raises(ValueError, match="28 px do not fit 20 px"):
-        pad(bars, 20)
 
 
 def test_training_stops_at_an_error(

@@ -16,7 +16,7 @@ from research.tables import ROWS
 @pytest.fixture
 def row() -> Row:
     register()
-    return ROWS["digits-r3-text"]
+    return ROWS["matched-mnist-dynamic-routed"]
 
 
 @pytest.mark.parametrize(

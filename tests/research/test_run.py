@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from research.protocols import Sets, choose, load_sets, make_test_sets, side_by_side
-from research.rows import SIDE_BY_SIDE, Row
+from research.protocols import Sets, choose, load_sets, make_test_sets
+from research.rows import Row
 from research.run import Result, make_plan, read_results, run_row, write_results
-from research.transforms import TRANSFORMS, transform
 from training.answers import error_percent
 from training.data.datasets import DATASETS, Dataset, Examples
 from training.data.pairs import PairSet, validation_pairs
@@ -39,12 +38,10 @@ def test_a_result_is_the_trained_networks(tiny_row: Row, sets: Sets, tmp_path: P
     plan = make_plan(tiny_row, seed=1, training=sets.training, directory=tmp_path / "again")
     trainer = Trainer(plan, device=CPU)
     trainer.run()
-    turned = transform(sets.tested, TRANSFORMS["turned"])
     result = run(tiny_row, sets, tmp_path)
     assert result
-    for name, tested in (("plain", sets.tested), ("turned", turned)):
-        expected = error_percent(trainer.network, tested, CPU)
-        assert pytest.approx(expected) == result.percent(name)
+    expected = error_percent(trainer.network, sets.tested, CPU)
+    assert pytest.approx(expected) == result.percent("plain")
     assert [result] == read_results(tmp_path)
 
 
@@ -81,12 +78,12 @@ def test_the_seed_chooses_fewer_images(tiny_row: Row, sets: Sets, tmp_path: Path
 def test_pairs_are_made_of_the_tested_digits(
     tiny_row: Row, sets: Sets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Overlapping by the size of the network and the shift, or side by side."""
+    """By the size of the network and the shift."""
     for module in ("training.data.pairs", "research.protocols"):
         monkeypatch.setattr(f"{module}.VALIDATION_PAIRS", 20)
     network = replace(tiny_row.recipe.network, height=36, width=36)
     recipe = replace(tiny_row.recipe, task="pairs", network=network)
-    row = replace(tiny_row, recipe=recipe, tests=("shift 4", SIDE_BY_SIDE))
+    row = replace(tiny_row, recipe=recipe, tests=("shift 4",))
     made = dict(make_test_sets(row, sets.tested))
     expected = validation_pairs(sets.tested, size=36, shift_px=4)
     pairs, digits = made["shift 4"]
@@ -94,8 +91,6 @@ def test_pairs_are_made_of_the_tested_digits(
     assert np.array_equal(expected.images, pairs.images)
     assert digits is not None
     assert np.array_equal(pairs.labels, sets.tested.labels[digits])
-    expected, _ = side_by_side(sets.tested)
-    assert np.array_equal(expected.images, made[SIDE_BY_SIDE].examples.images)
 
 
 def test_the_test_split_is_read_for_rows_that_are_tested_on_it(
@@ -128,7 +123,7 @@ def test_every_read_of_a_test_split_is_on_record(tiny_row: Row, sets: Sets, tmp_
     (line,) = (tmp_path / TEST_READS).read_text().splitlines()
     read = json.loads(line)
     assert ("test", 10, result.wrong["plain"]) == (read["split"], read["images"], read["errors"])
-    assert f"research row {tiny_row.name}-seed1-24: plain, turned" == read["protocol"]
+    assert f"research row {tiny_row.name}-seed1-24: plain" == read["protocol"]
 
 
 def test_results_survive_being_written(results: list[Result], tmp_path: Path) -> None:

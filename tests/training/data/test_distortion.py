@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from scipy import ndimage
 from torch import Tensor
 
-from research.transforms import Reach, transform
 from training.data.augment import (
     GRID,
     NUMBERS,
@@ -52,23 +53,40 @@ def test_numbers_of_zero_change_nothing(strokes: Examples) -> None:
     torch.testing.assert_close(images, actual, rtol=0, atol=0.01)
 
 
-@pytest.mark.parametrize(
-    "reach",
-    [Reach(turn=200), Reach(scale=200), Reach(shear=200), Reach(100, 100, 100)],
-    ids=str,
-)
-def test_affine_distortion_is_that_of_affnist(strokes: Examples, reach: Reach) -> None:
-    """The same numbers give the images of the test sets, but for their linear interpolation."""
-    drawn = np.random.PCG64(2013).random_raw(6 * len(strokes.labels)).reshape(-1, 6)[:, :4]
-    limits = np.array([reach.turn, reach.scale, reach.scale, reach.shear])
-    whole = (drawn % (2 * limits + 1).astype(np.uint64)).astype(np.int64) - limits
-    numbers = no_numbers(len(whole))
-    share = limits.max() / 200
-    numbers[:, :4] = torch.tensor(whole * RESOLUTION // round(200 * share))
+def warp(image: NDArray[np.uint8], turn: float, height: float, width: float, shear: float) -> Any:
+    """An image (H, H) scaled, then sheared, then rotated about its middle; the angle is in radians.
+
+    Height, width and shear are changes as shares of the size.
+    """
+    places = np.arange(SIZE) - (SIZE - 1) / 2
+    y, x = places[:, None], places
+    down = np.cos(turn) * y - np.sin(turn) * x
+    right = np.sin(turn) * y + np.cos(turn) * x - down * shear
+    sources = np.array((down / (1 + height), right / (1 + width))) + (SIZE - 1) / 2
+    return ndimage.map_coordinates(image.astype(float), sources, order=1)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.parametrize("kept", [(0,), (1, 2), (3,), (0, 1, 2, 3)], ids=str)
+def test_affine_distortion_is_that_of_affnist(
+    strokes: Examples, kept: tuple[int, ...], share: float
+) -> None:
+    """Up to 20 degrees, a fifth of height and width, and a shear by 0.2."""
+    numbers = no_numbers(len(strokes.labels))
+    drawn = np.random.default_rng(0).integers(-RESOLUTION, RESOLUTION + 1, (len(numbers), 4))
+    numbers[:, kept] = torch.tensor(drawn[:, kept])
     images = torch.tensor(strokes.images).float()
     actual = distort(images, numbers, Augmentation(affine=share))
-    expected = torch.tensor(transform(strokes, reach).images).float()
-    torch.testing.assert_close(expected, actual, rtol=0, atol=10)
+    limits = share * np.array((np.radians(20), 0.2, 0.2, 0.2))
+    expected = [
+        warp(image, *amounts)
+        for image, amounts in zip(
+            strokes.images[:, 0], numbers[:, :4].numpy() / RESOLUTION * limits, strict=True
+        )
+    ]
+    torch.testing.assert_close(
+        torch.tensor(np.array(expected))[:, None].float(), actual, rtol=0, atol=10
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1], ids=["right", "down"])
