@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from service.api.v2.messages import SERVICE, messages
 from service.errors import RateLimited
 from service.http.rate import MAX_CALLERS, RateLimit
+from service.inference import price
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, free_port, running
@@ -222,18 +223,26 @@ def test_each_file_that_is_no_picture_costs_a_row(settings: Settings) -> None:
         assert [200, 429] == statuses
 
 
+@pytest.fixture
+def a_row_is_a_microsecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured work costs many rows, however fast this machine is."""
+    monkeypatch.setattr(price, "ROW_S", 1e-6)
+
+
+@pytest.mark.usefixtures("a_row_is_a_microsecond")
 def test_a_drawing_is_charged_for_the_time_that_it_takes(settings: Settings) -> None:
-    """It has two rows, and takes as long as fifty; so the next request has to wait."""
+    """Its rows are fewer than the burst, so its time makes the next request wait."""
     picture, png = {"file": SEVEN}, {"Accept": "image/png"}
     with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=20) as client:
-        drawn = client.post("/routing?scale=16", files=picture, headers=png)
+        drawn = client.post("/routing", files=picture, headers=png)
         refused = client.get("/models")
     assert [200, 429] == [drawn.status_code, refused.status_code]
-    assert int(refused.headers["retry-after"]) > 10 * 3600
+    assert int(refused.headers["retry-after"]) > 20 * 3600
 
 
+@pytest.mark.usefixtures("a_row_is_a_microsecond")
 def test_an_answer_in_json_is_charged_for_the_time_that_it_takes(settings: Settings) -> None:
-    """A trace is one row, and its megabyte of JSON as long as several."""
+    """A trace is one row. Writing its megabyte of JSON is charged apart."""
     tensor = {"name": "images", "datatype": "FP32", "shape": [1, 1, 28, 28], "data": [0.5] * 784}
     with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=2) as client:
         traced = client.post(f"/v2/models/{MODEL}.routing/infer", json={"inputs": [tensor]})

@@ -42,7 +42,7 @@ def test_accepting_goes_on_after_an_error(new_loop: Any, error: int, least_s: fl
     """At once after an aborted connection, after a pause without descriptors; with TCP_NODELAY."""
     with FailingListener(error) as listener, asyncio.Runner(loop_factory=new_loop) as runner:
         waited_s = runner.run(_seconds_until_served(listener))
-    assert least_s <= waited_s < 2
+    assert least_s <= waited_s
 
 
 @pytest.mark.parametrize(
