@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
@@ -20,7 +21,14 @@ from service.http.context import Context
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
-from service.http.pages import mounts, show_docs, show_lens, show_openapi, show_page
+from service.http.pages import (
+    mounts,
+    show_docs,
+    show_documentation,
+    show_lens,
+    show_openapi,
+    show_page,
+)
 from service.http.problems import PROBES
 from service.http.route import Route
 from service.http.router import Router
@@ -52,7 +60,7 @@ def create_app(
     *,
     access: Access | None = None,
     load: Callable[[], Awaitable[Engine]] | None = None,
-    reload: Callable[[], Awaitable[None]] | None = None,
+    reload: Callable[[], Coroutine[Any, Any, None]] | None = None,
     registry: Workers | None = None,
     gather_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
@@ -113,6 +121,8 @@ def create_app(
     pages = [
         page("/", show_page, permission="public"),
         page("/embed", show_lens, permission="public"),
+        page("/documentation", show_documentation, permission="public"),
+        page("/documentation/", show_documentation, permission="public"),
         page("/docs", show_docs),
         page("/openapi.json", show_openapi),
         *mounts(),

@@ -17,6 +17,7 @@ from typing import Any
 from service.errors import Busy, Problem, Unavailable
 
 NO_ROOM = "too many bytes of requests and answers in memory"
+SHORT_ANSWER_BYTES = 1_000
 _TRIM: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """glibc's call that returns freed memory to the system; None elsewhere."""
 _TRIM_BYTES = 50_000_000
@@ -49,9 +50,8 @@ class Budget:
     """The bytes of all clients, shared among their addresses.
 
     An address may hold at most as many bytes as are still free: half of the limit if it is alone, a
-    third if there are two. So a new address always finds room. If an address needs more, its
-    largest unfinished body is refused. Large uploads that never end therefore cannot block small
-    ones from the same address or proxy.
+    third if there are two. If an address needs more, an unfinished body is refused: the largest one
+    of the address that holds most. Large uploads that never end therefore block nobody.
     """
 
     limit_bytes: int
@@ -60,33 +60,49 @@ class Budget:
     _unfinished: set[Share] = field(default_factory=set)
     _trimmer: MemoryTrimmer = field(default_factory=MemoryTrimmer)
 
-    def share(self, client: str) -> Share:
-        """A new share of an address. It holds nothing yet."""
-        return Share(self, client)
+    def share(self, client: str, size: int = 0) -> Share:
+        """A new share of an address, which holds so many bytes without being asked."""
+        share = Share(self, client)
+        self._count(share, size)
+        return share
 
     def hold(self, share: Share, size: int, spare_bytes: int, refusal: type[Problem]) -> None:
         """Count a share's further bytes; see `Share.hold`."""
         most = self.limit_bytes - spare_bytes
         while self._of_client[share.client] + size > most - self.held_bytes:
-            others = [other for other in self._unfinished if other.client == share.client]
-            largest = max(others, key=lambda other: other.size, default=share)
-            if largest is share or largest.size <= share.size + size:
+            if (other := self._find_larger(share, size)) is None:
                 raise refusal(NO_ROOM, retry_after_s=1)
-            largest.refuse()
+            other.refuse()
+        self._count(share, size)
+        (self._unfinished.add if share.unfinished else self._unfinished.discard)(share)
+
+    def _find_larger(self, share: Share, size: int) -> Share | None:
+        """The unfinished body that gives way to further bytes of a share, if any does.
+
+        It is the largest one of the same address, or of the one that holds most, if that is more.
+        """
+        held = self._of_client[share.client] + size
+        clients = {other.client for other in self._unfinished} | {share.client}
+        most = max(clients, key=lambda client: self._of_client[client])
+        if self._of_client[most] <= held:
+            most = share.client
+        others = [other for other in self._unfinished if other.client == most]
+        largest = max(others, key=lambda other: other.size, default=share)
+        is_larger = largest is not share and largest.size > share.size + size
+        return largest if is_larger or (most != share.client and largest is not share) else None
+
+    def release(self, share: Share, size: int) -> None:
+        """Give back so many bytes of a share."""
+        self._trimmer.add(size)
+        self._count(share, -size)
+        self._unfinished.discard(share)
+
+    def _count(self, share: Share, size: int) -> None:
         share.size += size
         self.held_bytes += size
         self._of_client[share.client] += size
-        (self._unfinished.add if share.unfinished else self._unfinished.discard)(share)
-
-    def release(self, share: Share) -> None:
-        """Give back all bytes of a share."""
-        self._unfinished.discard(share)
-        self.held_bytes -= share.size
-        self._of_client[share.client] -= share.size
         if not self._of_client[share.client]:
             del self._of_client[share.client]
-        self._trimmer.add(share.size)
-        share.size = 0
 
 
 class Share:
@@ -119,13 +135,13 @@ class Share:
         self._budget.hold(self, size, spare_bytes, refusal)
 
     def hold_answer(self, status: int, headers: Mapping[bytes, bytes]) -> None:
-        """Count an answer that begins. Errors are short, and need no room.
+        """Count an answer that begins. Errors and other short ones, as of probes, need no room.
 
         Raises:
             Unavailable: there is no room for it.
         """
-        if status < HTTPStatus.BAD_REQUEST:
-            length = int(headers.get(b"content-length", b"0"))
+        length = int(headers.get(b"content-length", b"0"))
+        if status < HTTPStatus.BAD_REQUEST and length > SHORT_ANSWER_BYTES:
             self.reserve_answer(max(0, length - self._reserved))
 
     def reserve_answer(self, size: int) -> None:
@@ -147,4 +163,15 @@ class Share:
     def release(self) -> None:
         """Give its bytes back."""
         self.unfinished = False
-        self._budget.release(self)
+        self._budget.release(self, self.size)
+
+    def resize(self, size: int) -> None:
+        """Hold so many bytes, more or fewer than before.
+
+        Raises:
+            Busy: there is no room for more.
+        """
+        if size > self.size:
+            self.hold(size - self.size)
+        elif size < self.size:
+            self._budget.release(self, self.size - size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -160,8 +159,7 @@ async def reload_models(request: Request) -> ModelsAnswer:
         )
     if context.reload is None:
         raise ReloadNotOffered("this process has no supervisor: restart it to load other bundles")
-    # It goes on if the client leaves.
-    await asyncio.shield(asyncio.ensure_future(context.reload()))
+    await context.finish(context.reload())
     return summarise(context.engine, settings)
 
 

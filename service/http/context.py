@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 from service.budget import Budget
 from service.drawing import open_pool
@@ -16,6 +17,7 @@ from service.inference.job import Admission, Closed
 from service.net import TURN_ROWS
 from service.pictures.pools import DecodePools
 from service.settings import Settings
+from service.shared import Connections, max_connections
 from service.slow import SlowThread
 from service.telemetry.metrics import Metrics
 from service.telemetry.reports import Workers
@@ -41,7 +43,7 @@ class Context:
     registry: Workers | None = None
     load: Callable[[], Awaitable[Engine]] | None = None
     """Loads the engine."""
-    reload: Callable[[], Awaitable[None]] | None = None
+    reload: Callable[[], Coroutine[Any, Any, None]] | None = None
     """Has all workers load the bundles anew; None where nothing can."""
     gather_metrics: Callable[[], Awaitable[bytes]] | None = None
     """Answers `/metrics`, where this process is one of several without a registry."""
@@ -58,6 +60,9 @@ class Context:
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once no more connections are accepted."""
 
+    _unfinished: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    """Tasks that the event loop alone would not keep."""
+
     def __post_init__(self) -> None:
         settings = self.settings
         self.admission = Admission(
@@ -67,6 +72,7 @@ class Context:
         self.metrics = Metrics(lambda: self.admission.waiting, self.registry)
         self.budget = Budget(settings.max_waiting_bytes)
         """Of the bytes in memory."""
+        self.connections = Connections(max_connections(settings.max_waiting_bytes))
         self.rate_limit = (
             RateLimit(settings.rate_limit_per_key, settings.rate_burst_per_key)
             if settings.rate_limit_per_key
@@ -78,6 +84,17 @@ class Context:
         )
         self.drawing = open_pool()
         self.slow = SlowThread()
+
+    async def finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for work that goes on if the caller leaves. An error that nobody sees is logged."""
+        task = asyncio.ensure_future(work)
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_log_failure)
+            raise
 
     @property
     def engine(self) -> Engine:
@@ -137,3 +154,8 @@ class Context:
         if self.loaded and not self.loaded.close(CLOSE_TIMEOUT_S):
             self.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
         self.metrics.write()
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        log.error("what a client began and did not wait for has failed: %s", error)

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette import staticfiles
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount
 
 from service.errors import NotFound
@@ -88,6 +88,11 @@ async def show_lens(request: Request) -> FileResponse:
     policy = PAGE_POLICY.replace("frame-ancestors 'none'", f"frame-ancestors {ancestors}")
     headers = {**_ASK_AGAIN, _POLICY_HEADER: policy}
     return FileResponse(FOLDER / "index.html", headers=headers)
+
+
+async def show_documentation(request: Request) -> Response:
+    """Redirect to the first page of the documentation, on whatever host was asked."""
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/documentation/index.html")
 
 
 async def show_docs(_request: Request) -> FileResponse:

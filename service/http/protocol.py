@@ -18,17 +18,19 @@ from uvicorn.protocols.http.httptools_impl import (
 from service.budget import Budget, Share
 from service.errors import Busy
 from service.http.body import HAS_ARRIVED
+from service.shared import IDLE_BYTES, Connections
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 65_536
 """A request line with its headers may have this many bytes (else 431); so may a body's framing."""
 MAX_HEADERS = 100
 """A request may have this many headers (else 431); each takes a hundred bytes more than it has."""
-CONNECTION_BYTES = 2 * MAX_HEAD_BYTES
-"""A connection counts as this in the budget: a head, and what is written and not yet sent."""
+SHORT_BYTES = 8_192
+"""This much of an unfinished head is part of `IDLE_BYTES`; more counts in the budget."""
 MAX_TARGET_BYTES = 8_192
 """A path with its query may have this many bytes (else 414), as in nginx."""
 _LONG_TARGET = "the path and query are too long"
+_NO_HTTP = "the request is not HTTP/1.1"
 _LONG_HEAD = "the head of the request is too long"
 _PIECE_BYTES = 16_384
 """The parser gets this many bytes at once, which bounds the pipelined requests that wait."""
@@ -55,8 +57,12 @@ class Http1(HttpToolsProtocol):
     sends is awaited until the client has taken it. `X-Forwarded-For` is dropped unless it holds
     addresses.
 
+    A connection counts in the budget as what it holds. A new one is always accepted, and may end
+    another that waits for a request: see `service.shared.Connections`.
+
     Args:
-        budget: counts connections; None where nothing does.
+        budget: counts bytes; None where nothing does.
+        connections: all of this process; None where there is no limit.
         upload_timeout_s: from the first byte, or from the connection's beginning.
     """
 
@@ -64,11 +70,14 @@ class Http1(HttpToolsProtocol):
         self,
         *args: Any,
         budget: Budget | None = None,
+        connections: Connections | None = None,
         upload_timeout_s: float = 60,
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
-        self._budget = budget
+        self._budget, self._connections = budget, connections
+        self._owner = ""
+        """The address of the client."""
         self._share: Share | None = None
         self._upload_timeout_s = upload_timeout_s
         self._timer: asyncio.TimerHandle | None = None
@@ -81,6 +90,8 @@ class Http1(HttpToolsProtocol):
         """Whether no request is arriving."""
         self._pending_bytes = 0
         """Bytes parsed since the last complete head, body part or message."""
+        self._head_bytes = 0
+        """Of the newest request, until it is answered."""
         self._unparsed = b""
         """What came behind requests that wait for their turn."""
         self._running: RequestResponseCycle | None = None
@@ -92,15 +103,14 @@ class Http1(HttpToolsProtocol):
         self._linger_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request, if there is room for one more connection."""
+        """Wait for a request."""
         super().connection_made(transport)
         self._start_timer()
+        self._owner = self.client[0] if self.client else ""
         if self._budget:
-            self._share = self._budget.share(self.client[0] if self.client else "")
-            try:
-                self._share.hold(CONNECTION_BYTES)
-            except Busy:
-                self._refuse(503, "too many connections")
+            self._share = self._budget.share(self._owner, IDLE_BYTES)
+        if self._connections:
+            self._connections.open(self._owner, self._drop)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing."""
@@ -113,6 +123,8 @@ class Http1(HttpToolsProtocol):
         self._unparsed = b""
         if self._share:
             self._share.release()
+        if self._connections:
+            self._connections.close(self._owner, self._drop)
         self._give_up()
         super().connection_lost(exc)
 
@@ -127,6 +139,7 @@ class Http1(HttpToolsProtocol):
         self._parse()
         if self._unparsed:
             self.flow.pause_reading()
+        self._count()
 
     def _parse(self) -> None:
         rest = memoryview(self._unparsed)
@@ -139,6 +152,31 @@ class Http1(HttpToolsProtocol):
         if not (self._message_is_complete or self._refusal or self._timer):
             self._start_timer()
 
+    def _count(self) -> None:
+        """Count what this connection holds, and whether another one may take its place."""
+        answered = self._running
+        works = answered and not (answered.response_complete or answered.more_body)
+        if self._connections and not self.transport.is_closing():
+            if works:
+                self._connections.work(self._drop)
+            else:
+                self._connections.rest(self._owner, self._drop)
+        if self._share and not self.transport.is_closing():
+            unsent = self.transport.get_write_buffer_size()
+            held = len(self._unparsed) + self._pending_bytes + self._head_bytes + unsent
+            try:
+                self._share.resize(IDLE_BYTES + max(0, held - SHORT_BYTES))
+            except Busy:
+                if works or unsent:
+                    self._drop()
+                else:
+                    self._refuse(503, "too many bytes of requests in memory")
+
+    def _drop(self) -> None:
+        """End the connection without an answer, in favour of others."""
+        self._give_up()
+        self.transport.abort()
+
     def _feed(self, data: bytes | memoryview) -> None:
         try:
             self.parser.feed_data(data)
@@ -146,7 +184,7 @@ class Http1(HttpToolsProtocol):
             if isinstance(error.__context__, MemoryError):
                 self._refuse(503, "no memory is left")
             else:
-                self._refuse(400, "the request is not HTTP/1.1")
+                self._refuse(400, _NO_HTTP)
         except httptools.HttpParserUpgrade as stop:
             if self.parser.get_method() == b"CONNECT":
                 self._refuse(400, "there is no CONNECT here")
@@ -198,11 +236,13 @@ class Http1(HttpToolsProtocol):
         self._head_is_complete = True
         self._unset_keepalive_if_required()
         hosts = sum(name == b"host" for name, _ in self.headers)
-        size = sum(len(name) + len(value) for name, value in self.headers)
+        self._head_bytes = size = sum(len(name) + len(value) for name, value in self.headers)
         if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
             self._refuse(431, _LONG_HEAD)
         elif len(self.url) > MAX_TARGET_BYTES:
             self._refuse(414, _LONG_TARGET)
+        elif self.parser.get_http_version() not in ("1.0", "1.1"):
+            self._refuse(400, _NO_HTTP)
         elif hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
             self._refuse(400, "one Host header is needed")
         else:
@@ -227,7 +267,10 @@ class Http1(HttpToolsProtocol):
         if self._refusal and self.pipeline and self.pipeline[0][0].more_body:
             self.pipeline.popleft()  # the newest, whose body cannot be read
         last = not self.pipeline
+        if last:
+            self._head_bytes = 0
         super().on_response_complete()
+        self.loop.call_soon(self._count)  # once the end of the answer is sent
         if self._refusal and last:
             self._close(self._refusal)
         elif self.transport.is_closing():
@@ -296,7 +339,12 @@ class Http1(HttpToolsProtocol):
             self._refuse(431, _LONG_HEAD)
 
     def _refuse(self, status: int, reason: str) -> None:
-        """Read no more, and end the connection when the requests before this were answered."""
+        """Read no more, and end the connection when the requests before this were answered.
+
+        Only the first refusal counts.
+        """
+        if self._refusal:
+            return
         log.info("refused: %s", reason)
         self._stop_timer()
         head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(reason)

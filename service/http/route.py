@@ -194,7 +194,8 @@ class Route(APIRoute):
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send, max_cost=self._max_cost, limited=self._limited)
-        limit_s, request.job.bulk, meter = request.limit_s, request.is_bulk, open_meter()
+        limit_s, request.job.bulk = request.limit_s, request.is_bulk
+        meter = open_meter(request.caller)
         request.engine = request.context.engine
         request.charge()
         try:

@@ -10,8 +10,9 @@ network is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from model.outputs import Graph
 
@@ -33,10 +34,13 @@ def row_prices(core_s: Mapping[tuple[str, Graph], float]) -> dict[tuple[str, Gra
     return {key: max(1, int(seconds / unit_s)) for key, seconds in core_s.items()}
 
 
+@dataclass
 class Meter:
     """Seconds that one request has taken, without those of its rows."""
 
-    seconds = 0.0
+    owner: Hashable
+    """The key or the address that the request comes from."""
+    seconds: float = 0.0
 
     @property
     def rows(self) -> int:
@@ -47,11 +51,17 @@ class Meter:
 _current: ContextVar[Meter | None] = ContextVar("meter", default=None)
 
 
-def open_meter() -> Meter:
+def open_meter(owner: Hashable = None) -> Meter:
     """Measure what `charge_time` adds in the current task, and in those that it starts."""
-    meter = Meter()
+    meter = Meter(owner)
     _current.set(meter)
     return meter
+
+
+def current_owner() -> Hashable:
+    """Return whom the current task works for, by the key or the address of the request."""
+    meter = _current.get()
+    return meter.owner if meter else None
 
 
 def charge_time(seconds: float) -> None:

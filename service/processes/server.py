@@ -64,6 +64,7 @@ class Server(uvicorn.Server):
             http=partial(  # type: ignore[arg-type]
                 Http1,
                 budget=app.state.budget,
+                connections=app.state.connections,
                 upload_timeout_s=settings.upload_timeout_s,
             ),
             ws="none",
@@ -168,7 +169,7 @@ class Server(uvicorn.Server):
                 break
 
     def _accept(self, listener: socket.socket) -> bool:
-        """Accept a connection, and return whether there was one."""
+        """Accept a connection, and return whether there may be another."""
         loop = asyncio.get_running_loop()
         try:
             connection, _ = listener.accept()
@@ -179,7 +180,7 @@ class Server(uvicorn.Server):
             if error.errno in _EXHAUSTED:  # uvloop's remove_reader returns None, asyncio's a bool
                 loop.remove_reader(listener)
                 loop.call_later(_NO_DESCRIPTOR_S, self._resume, listener)
-            return False
+            return isinstance(error, ConnectionError)  # the next one may be sound
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does not
         task = loop.create_task(self._begin(connection))

@@ -59,6 +59,8 @@ class Process(multiprocess.Process):
         """Whether it ever could."""
         self.ping_is_pending = False
         """Whether it has a ping to answer."""
+        self.was_killed = False
+        """Whether it was killed because it said nothing. It may take a while to end."""
         self.was_dropped = False
         """Whether, when the drain began, it had not started yet (then it was killed) or had already
         ended. Its exit code then does not count as a failure.
@@ -210,7 +212,8 @@ class Supervisor(multiprocess.Multiprocess):
         """Kill a worker that hangs."""
         options = self._options
         limit_s = options.heartbeat_timeout_s if process.has_ponged else options.startup_timeout_s
-        if process.silent_s > limit_s:
+        if process.silent_s > limit_s and not process.was_killed:
+            process.was_killed = True
             process.reason = f"it has said nothing for {limit_s:g} s"
             process.process.kill()
             self._killed += 1

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from tests.attack.cases import Site, attack
+from tests.attack.cases import Site, addresses, attack
 from tests.attack.heads import GOOD, SEVEN
 from tests.attack.wire import CLOSED, Connection, held, request
 
@@ -81,3 +81,19 @@ async def slow_readers(site: Site) -> None:
             await connection.read_some(1)
 
     await _linger(site, 64, step)
+
+
+@attack("idle connections of 13 addresses, as many as a service takes", allowed=(200,), short=True)
+async def idle_addresses(site: Site) -> None:
+    """Nobody else could connect: each address took half of what the others had left."""
+    opened: list[Connection] = []
+    try:
+        for number, source in enumerate(addresses(13)):
+            count = max(20, 4_000 >> number)
+            opened += [await Connection.open(site.target, source=source) for _ in range(count)]
+        for number in range(20):
+            request_ = request("/livez") if number % 2 else GOOD
+            await site.send(request_, source=f"127.0.2.{number + 1}")
+    finally:
+        for connection in opened:
+            connection.close(reset=True)

@@ -34,6 +34,20 @@ async def many_headers(site: Site) -> None:
     )
 
 
+@attack("20 heads of 101 headers", allowed=(431,), short=True)
+async def refused_twice(site: Site) -> None:
+    """Complete, at once: each was refused twice, with a traceback."""
+    head = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + b"a: b\r\n" * 101 + b"\r\n"
+    await _side_by_side(site, head, 20)
+
+
+@attack("HTTP/0.9 and HTTP/2.0 in a request line", allowed=(400,), short=True)
+async def other_versions(site: Site) -> None:
+    """They were answered as HTTP/1.1."""
+    for version in (b"0.9", b"2.0"):
+        await site.send(b"GET /livez HTTP/" + version + b"\r\nHost: localhost\r\n\r\n")
+
+
 @attack("8 request lines of 60 MB", allowed=TOO_LONG)
 async def long_lines(site: Site) -> None:
     """A path that never ends."""

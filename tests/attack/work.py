@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
+from collections.abc import Iterable
+from statistics import median
 
 from tests.attack import files
 from tests.attack.cases import Site, attack
@@ -178,3 +181,26 @@ async def drawings(site: Site) -> None:
 
 def _labels(answer: Answer) -> list[int | None]:
     return [one.get("label") for one in json.loads(answer.body)["predictions"]]
+
+
+@attack("24 clients that ask for large answers", allowed=(200, 429, 503), required=(200,))
+async def slow_thread(site: Site) -> None:
+    """One thread reads forms and writes large answers; an address with one form has its turn."""
+    large = [request("/overlay?first=1&second=2&scale=32"), request("/routing?model=mnist", SEVEN)]
+    flood = asyncio.create_task(site.flood(large, connections=24))
+    await asyncio.sleep(1)
+    seconds = []
+    while not flood.done():
+        began = time.monotonic()
+        await site.send(_form([SEVEN] * 8), source="127.0.2.1")
+        seconds.append(time.monotonic() - began)
+        await asyncio.sleep(0.1)
+    if median(seconds) > 1:
+        site.outcomes["a form took seconds"] += 1
+
+
+def _form(images: Iterable[bytes]) -> bytes:
+    head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+    padding = b"\0" * 4_000  # more bytes than the event loop reads itself
+    body = b"".join(head + image + padding + b"\r\n" for image in images) + b"--b--\r\n"
+    return request("/classify", body, kind="multipart/form-data; boundary=b")

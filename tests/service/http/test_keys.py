@@ -39,6 +39,7 @@ GUARDED = [
 OPEN = {
     "/",
     "/documentation",
+    "/documentation/",
     "/embed",
     "/livez",
     "/readyz",

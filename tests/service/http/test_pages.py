@@ -52,6 +52,11 @@ def test_the_documentation_is_served_where_it_was_built(
     assert "<title>CapsNet service</title>" in answer.text
     policy = answer.headers["content-security-policy"]
     assert PAGE_POLICY == policy.replace(" 'unsafe-inline'", "")
+    for short in ("/documentation", "/documentation/"):
+        assert (
+            "/documentation/index.html"
+            == client.get(short, follow_redirects=False).headers["location"]
+        )
 
 
 def test_documentation_that_was_not_built_says_how(

@@ -14,12 +14,12 @@ import uvicorn
 
 from service.budget import Budget
 from service.http.protocol import (
-    CONNECTION_BYTES,
     MAX_HEAD_BYTES,
     MAX_HEADERS,
     MAX_TARGET_BYTES,
     Http1,
 )
+from service.shared import IDLE_BYTES, Connections
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAQ\r\n"
 WITH_LENGTH = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n%b\r\nhello"
@@ -43,6 +43,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": answer})
 
 
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connection = tuple[uvicorn.Server, asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -51,13 +52,16 @@ async def connected(
     app: Any = echo,
     *,
     budget: Budget | None = None,
+    connections: Connections | None = None,
     upload_timeout_s: float = 60,
     keep_alive_s: float = 60,
 ) -> AsyncIterator[Connection]:
     """A server, and a client's connection to it."""
     config = uvicorn.Config(
         app,
-        http=partial(Http1, budget=budget, upload_timeout_s=upload_timeout_s),  # type: ignore[arg-type]
+        http=partial(  # type: ignore[arg-type]
+            Http1, budget=budget, connections=connections, upload_timeout_s=upload_timeout_s
+        ),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -406,41 +410,17 @@ def test_what_is_sent_is_awaited_until_the_client_has_taken_it() -> None:
     asyncio.run(ask())
 
 
-def test_connections_count_in_the_budget() -> None:
-    """The one that finds no room is refused with 503 and `Retry-After`, until another ends."""
-    budget = Budget(2 * CONNECTION_BYTES)
-
-    async def ask() -> list[int]:
-        async with connected(budget=budget) as (server, _reader, writer):
-            await until(lambda: budget.held_bytes == CONNECTION_BYTES)
-            address = writer.get_extra_info("peername")
-            refused = await read_again(address)
-            assert b"retry-after: 1" in refused
-            writer.close()
-            await until(lambda: not server.server_state.connections)
-            return statuses(refused + await read_again(address))
-
-    async def read_again(address: tuple[str, int]) -> bytes:
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(LAST)
-        answer = await read_all(reader)
-        writer.close()
-        return answer
-
-    assert [503, 200] == asyncio.run(ask())
-    assert 0 == budget.held_bytes
-
-
 @pytest.mark.parametrize("parts", [1, 3])
 def test_a_refusal_reaches_a_client_that_still_sends(parts: int) -> None:
     """It may send its request after the answer, in several parts, and then read."""
 
     async def ask() -> list[int]:
-        async with connected(budget=Budget(CONNECTION_BYTES)) as (_server, _reader, writer):
+        async with connected() as (_server, _reader, writer):
             return await asyncio.to_thread(send_late, writer.get_extra_info("peername"))
 
     def send_late(address: tuple[str, int]) -> list[int]:
         with socket.create_connection(address, timeout=10) as client:
+            client.sendall(b"no HTTP\r\n\r\n")
             for _ in range(parts):
                 time.sleep(0.1)
                 client.sendall(b"x" * 1_000)
@@ -449,7 +429,7 @@ def test_a_refusal_reaches_a_client_that_still_sends(parts: int) -> None:
                 answer += some
             return statuses(answer)
 
-    assert [503] == asyncio.run(ask())
+    assert [400] == asyncio.run(ask())
 
 
 def test_an_app_may_answer_a_request_whose_body_was_refused() -> None:
@@ -481,8 +461,9 @@ def test_a_refused_client_that_sends_on_and_on_is_cut_off(monkeypatch: pytest.Mo
     monkeypatch.setattr("service.http.protocol.LINGER_S", 0.3)
 
     async def ask() -> None:
-        async with connected(budget=Budget(CONNECTION_BYTES)) as (server, _reader, writer):
+        async with connected() as (server, _reader, writer):
             _reader, refused = await asyncio.open_connection(*writer.get_extra_info("peername"))
+            refused.write(b"no HTTP\r\n\r\n")
             with suppress(ConnectionError):
                 for _ in range(1_000):
                     refused.write(b"x" * 100)
@@ -492,3 +473,78 @@ def test_a_refused_client_that_sends_on_and_on_is_cut_off(monkeypatch: pytest.Mo
             await until(lambda: 1 == len(server.server_state.connections))
 
     asyncio.run(ask())
+
+
+async def open_from(address: str, target: tuple[str, int]) -> Stream:
+    """A connection from one of the addresses of the loopback device."""
+    return await asyncio.open_connection(*target, local_addr=(address, 0))
+
+
+async def get(stream: Stream, request: bytes = LAST) -> list[int]:
+    """The statuses of all answers to one request."""
+    reader, writer = stream
+    writer.write(request)
+    answer = await asyncio.wait_for(read_all(reader), 10)
+    writer.close()
+    return statuses(answer)
+
+
+def test_idle_connections_of_some_addresses_keep_nobody_out() -> None:
+    """The oldest one of the address that has most ends for a new one, and memory is bounded."""
+    connections, budget = Connections(40), Budget(100 * IDLE_BYTES)
+
+    async def ask() -> list[list[int]]:
+        async with connected(connections=connections, budget=budget) as (server, _, writer):
+            target = writer.get_extra_info("peername")
+            await until(lambda: 1 == connections.count)
+            idle = [await open_from(f"127.0.1.{n % 13 + 1}", target) for n in range(150)]
+            others = [await get(await open_from(f"127.0.2.{n + 1}", target)) for n in range(5)]
+            await until(lambda: connections.count <= connections.limit)
+            assert len(server.server_state.connections) == connections.count
+            assert budget.held_bytes == connections.count * IDLE_BYTES
+            others.append(await get((_, writer)))  # it has waited longest, but alone
+            for _reader, idler in idle:
+                idler.close()
+            await until(lambda: 0 == connections.count)
+            return others
+
+    assert [[200]] * 6 == asyncio.run(ask())
+    assert 0 == budget.held_bytes
+
+
+def test_a_connection_whose_request_is_answered_is_not_ended_for_others() -> None:
+    """Also where its address has more connections than any other."""
+    may_answer = asyncio.Event()
+
+    async def wait(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] != "/last":
+            await may_answer.wait()
+        await echo(scope, receive, send)
+
+    async def ask() -> list[list[int]]:
+        connections = Connections(4)
+        async with connected(wait, connections=connections) as (_, reader, writer):
+            target = writer.get_extra_info("peername")
+            asked = [(reader, writer), *[await open_from("127.0.0.1", target) for _ in range(3)]]
+            answers = [asyncio.create_task(get(one, WITH_LENGTH % b"" + LAST)) for one in asked]
+            await asyncio.sleep(0.1)
+            other = await get(await open_from("127.0.2.1", target))
+            may_answer.set()
+            return [other, *await asyncio.gather(*answers)]
+
+    assert [[200], *[[200, 200]] * 4] == asyncio.run(ask())
+
+
+@pytest.mark.parametrize("version", [b"0.9", b"2.0", b"3.7"])
+def test_other_versions_of_http_are_refused(version: bytes) -> None:
+    """A request line may name HTTP/1.0 or HTTP/1.1."""
+    answer = asyncio.run(exchange([b"GET / HTTP/%b\r\nHost: x\r\n\r\n" % version]))
+    assert [400] == statuses(answer)
+
+
+def test_a_head_of_too_many_headers_is_refused_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Also where it arrives at once and is complete."""
+    head = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * (MAX_HEADERS + 1) + b"\r\n"
+    with caplog.at_level("INFO"):
+        assert [431] == statuses(asyncio.run(exchange([head])))
+    assert 1 == caplog.messages.count("refused: the head of the request is too long")

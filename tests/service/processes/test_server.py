@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import uvicorn
 import uvloop
 
 from service.processes.server import Server
@@ -73,6 +74,50 @@ def test_a_busy_loop_accepts_several_connections_at_a_time(new_loop: Any) -> Non
             client.close()
 
 
+def test_a_drain_accepts_what_waits_behind_an_aborted_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its client would be reset when the last worker closes the port."""
+
+    async def accept_all(listener: socket.socket) -> int:
+        server = _server(asyncio.Protocol)
+        server.listen([listener])
+        begun = []
+        monkeypatch.setattr(server, "_begin", lambda connection: _keep(begun, connection))
+        monkeypatch.setattr(uvicorn.Server, "shutdown", lambda *_: asyncio.sleep(0))
+        await server.shutdown()
+        for connection in begun:
+            connection.close()
+        return len(begun)
+
+    with (
+        FailingListener(errno.ECONNABORTED) as listener,
+        socket.create_connection(listener.getsockname()),
+    ):
+        assert 1 == asyncio.run(accept_all(listener))
+
+
+async def _keep(begun: list[socket.socket], connection: socket.socket) -> None:
+    begun.append(connection)
+
+
+def _server(protocol: Any) -> Server:
+    """A server of connections with this protocol."""
+    state = SimpleNamespace(
+        can_answer=True,
+        failure=None,
+        draining=False,
+        budget=None,
+        connections=None,
+        ending=asyncio.Event(),
+    )
+    app = cast("Any", SimpleNamespace(state=state))
+    server = Server(app, Settings(), lambda _: None, lambda: True)
+    server.config.http_protocol_class = cast("Any", lambda **_: protocol())
+    server.lifespan = cast("Any", SimpleNamespace(state={}))
+    return server
+
+
 async def _seconds_until_served(listener: socket.socket, connections: int = 1) -> float:
     """Seconds until a server has accepted so many connections of a listener, the last a new one."""
     loop = asyncio.get_running_loop()
@@ -88,11 +133,7 @@ async def _seconds_until_served(listener: socket.socket, connections: int = 1) -
                 served.set()
             transport.close()
 
-    state = SimpleNamespace(can_answer=True, failure=None, draining=False, budget=None)
-    app = cast("Any", SimpleNamespace(state=state))
-    server = Server(app, Settings(), lambda _: None, lambda: True)
-    server.config.http_protocol_class = cast("Any", lambda **_: Accepted())
-    server.lifespan = cast("Any", SimpleNamespace(state={}))
+    server = _server(Accepted)
     server.listen([listener])
     began = loop.time()
     _, writer = await asyncio.open_connection(*listener.getsockname())

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any
+
+import pytest
+
+from service.inference.job import QueueFull
+from service.shared import Connections, Turns
+
+
+def test_the_address_with_most_connections_gives_way() -> None:
+    """Not the one that has waited longest, and never one that works."""
+    connections, dropped = Connections(4), list[str]()
+
+    def connect(owner: str, name: str) -> Callable[[], None]:
+        def drop() -> None:
+            dropped.append(name)
+            connections.close(owner, drop)
+
+        connections.open(owner, drop)
+        return drop
+
+    connect("one", "of one")
+    first, second = connect("many", "first"), connect("many", "second")
+    connect("many", "third")
+    connections.work(first)
+    connections.rest("many", second)
+    connect("new", "newest")
+    assert (["third"], 4) == (dropped, connections.count)
+    connect("another", "last")
+    assert ["third", "second"] == dropped
+    connections.rest("many", first)
+    connections.close("many", first)
+    assert 3 == connections.count
+
+
+Work = Callable[[Hashable, str], Coroutine[Any, Any, None]]
+
+
+def play(scenario: Callable[[Turns, Work], Coroutine[Any, Any, None]], limit: int) -> list[str]:
+    """Play a scenario; what has had its turn, in order."""
+    done: list[str] = []
+
+    async def run() -> None:
+        turns = Turns(1, limit=limit)
+
+        async def work(owner: Hashable, name: str) -> None:
+            async with turns.turn(owner):
+                await asyncio.sleep(0.001)
+                done.append(name)
+
+        await scenario(turns, work)
+        await work("last", "end")  # the place is free again
+        assert 0 == turns.waiting
+
+    asyncio.run(run())
+    return done
+
+
+def test_owners_take_turns() -> None:
+    """One with much to do has its second turn after the first of the others."""
+
+    async def scenario(_turns: Turns, work: Work) -> None:
+        names = [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")]
+        await asyncio.gather(*(work(owner, name) for owner, name in names))
+
+    assert ["a1", "b1", "c1", "a2", "a3", "end"] == play(scenario, 9)
+
+
+def test_one_that_leaves_gives_its_turn_away() -> None:
+    """While it waits, while it has the turn, and between the two."""
+
+    async def scenario(_turns: Turns, work: Work) -> None:
+        first, second, third = (
+            asyncio.create_task(work(name, name)) for name in ("first", "second", "third")
+        )
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.gather(first, second, third, return_exceptions=True)
+
+    assert ["third", "end"] == play(scenario, 9)
+
+
+def test_at_the_limit_the_owner_with_most_is_refused() -> None:
+    """Its last one makes room for another owner's; an owner does not push out its own."""
+
+    async def scenario(turns: Turns, work: Work) -> None:
+        tasks = [asyncio.create_task(work("many", f"{n}")) for n in range(4)]
+        await asyncio.sleep(0)
+        assert 3 == turns.waiting
+        with pytest.raises(QueueFull):
+            await work("many", "too many")
+        await work("one", "of another")
+        left = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [False, False, False, True] == [isinstance(one, QueueFull) for one in left]
+
+    assert ["0", "of another", "1", "2", "end"] == play(scenario, 3)
