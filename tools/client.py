@@ -11,13 +11,14 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
+from model.views.answers import CapsuleAnswer, ModelAnswer
 from service.app import create_app
 from service.settings import Settings
 
@@ -41,7 +42,6 @@ LEFT_OUT = {
     "livez": "for supervisors",
     "readyz": "for supervisors",
     "metrics": "for Prometheus",
-    "perturb_sweep": "the method was always called sweep",
 }
 """Operations without a method, and why."""
 _PLAIN = {
@@ -59,27 +59,33 @@ _IMAGE = (
     "a path, the bytes of a file, an open file, a Pillow image, or an array (H, W), (H, W, C) or "
     "(C, H, W), of 0 to 255 or of floats in [0, 1]."
 )
+_IMAGES_KIND = "ImageLike | Iterable[ImageLike]"
 _IMAGES = f"{_IMAGE[:-1]}; or a list of these, answered by a list in the same order."
 _HEAD = '''\
-"""Answers and methods, written by `make generate` from the OpenAPI document."""
+"""Answers and methods, written by `make generate` from the OpenAPI document.
+
+The decorators of the methods send the requests; see `capsnet.methods`.
+"""
+
+# mypy: disable-error-code="empty-body"
+# ruff: noqa: PIE790  decorators are the bodies
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Literal, TypeAlias
 
 from numpy.typing import ArrayLike
 from PIL import Image
 
 from capsnet.answers import Answer, Floats
-from capsnet.calls import (
-    Build, Call, call, former, outcomes, part, picture, with_images, with_poses)
 from capsnet.errors import Problem
-from capsnet.images import ImageLike, read_image, read_on_thread
-
-T = TypeVar("T")
+from capsnet.images import ImageLike
+from capsnet.methods import each, one_or_all, route
 '''
+_BASES: dict[str, type[BaseModel]] = {"ModelAnswer": ModelAnswer, "CapsuleAnswer": CapsuleAnswer}
+"""Parts that many answers have, each with those before it."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,8 @@ class Method:
     """The type, or those of an outcome for each image."""
     member: str = ""
     """Of the answer: the list of outcomes."""
+    whole: str = ""
+    """The name of the answer that has this list."""
     drawn: bool = False
     """Whether there is a PNG in addition to the JSON."""
 
@@ -129,21 +137,20 @@ def read_document() -> Json:
 def write_client(document: Json) -> str:
     """The module."""
     schemas, enums = document["components"]["schemas"], dict[str, str]()
-    methods, renamed = list(read_methods(document, enums)), read_former(document)
-    types = _answer_types(methods, schemas)
-    parts = [_HEAD, f"__all__ = {sorted(types)!r}"]
+    methods = list(read_methods(document, enums))
+    members = _answer_members(methods, schemas)
+    views = [method for method in methods if method.drawn]
+    others = [method for method in methods if not method.drawn]
+    parts = [_HEAD.rstrip(), f"__all__ = {sorted([*_BASES, *members])!r}"]
     parts += [f"{name}: TypeAlias = {values}" for name, values in enums.items()]
     parts.append(
         f"LIMITS: dict[str, dict[str, tuple[float, float]]] = {_limits(methods)!r}\n"
         '"""Least and most of parameters, by method."""'
     )
-    parts += [_write_answer(name, schemas[name], beside) for name, beside in types.items()]
-    parts += [
-        _write_class("CapsNetMethods", methods, renamed, sync=True),
-        _write_class("AsyncCapsNetMethods", methods, renamed, sync=False),
-        _write_class("DrawingsMethods", methods, renamed, sync=True, drawn=True),
-        _write_class("AsyncDrawingsMethods", methods, renamed, sync=False, drawn=True),
-    ]
+    parts += _write_bases()
+    parts += [_write_answer(name, schemas[name], own) for name, own in members.items()]
+    parts.append(_write_class("ViewMethods", "", "The views, which are also drawn.", views))
+    parts.append(_write_class("Methods", "(ViewMethods)", "What clients can ask.", others))
     return format_source("\n\n".join(parts), GENERATED)
 
 
@@ -162,16 +169,6 @@ def read_methods(document: Json, enums: dict[str, str]) -> Iterator[Method]:
         yield _read_method(
             NAMES.get(name, name), verb, path, operation, used=used, enums=enums, document=document
         )
-
-
-def read_former(document: Json) -> dict[str, str]:
-    """The methods of the last release that have another name now, by their former name."""
-    return {
-        operation["operationId"]: NAMES.get(operation["x-replaced-by"], operation["x-replaced-by"])
-        for verbs in document["paths"].values()
-        for operation in verbs.values()
-        if operation.get("deprecated") and operation["operationId"] not in LEFT_OUT
-    }
 
 
 def _read_method(
@@ -202,14 +199,13 @@ def _read_method(
     body, first = _read_body(operation)
     parameters = [*first, *parameters]
     parameters.sort(key=lambda one: not one.required)
-    answer, member = "Image.Image", ""
-    if schema:
-        answer = _type(schema)
+    answer, member, whole = _type(schema) if schema else "Image.Image", "", ""
     if body == "images":
+        whole = answer
         answer, member = _outcomes(schema, document["components"]["schemas"])
     text = f"{operation['summary']}.\n\n{operation.get('description', '')}".strip()
     text = re.sub(r"(?<=\S)\n(?=[^\s*|-])", " ", text)  # paragraphs are wrapped anew
-    return Method(name, verb, path, text, body, tuple(parameters), answer, member, drawn)
+    return Method(name, verb, path, text, body, tuple(parameters), answer, member, whole, drawn)
 
 
 def _read_body(operation: Json) -> tuple[str, list[Parameter]]:
@@ -219,14 +215,16 @@ def _read_body(operation: Json) -> tuple[str, list[Parameter]]:
         file = form["schema"]["properties"]["file"]
         least, most = file.get("minItems", 1), file.get("maxItems", 1)
         if most == 1:
-            return "image", [Parameter("image", "ImageLike", _IMAGE, required=True, place="body")]
+            return "image", [Parameter("image", "ImageLike", _IMAGE, required=True, place="images")]
         if (least, most) == (2, 2):
             return "pair", [
-                Parameter(name, "ImageLike", _IMAGE, required=True, place="body")
+                Parameter(name, "ImageLike", _IMAGE, required=True, place="images")
                 for name in ("first", "second")
             ]
         if least == 1:
-            return "images", [Parameter("images", "Any", _IMAGES, required=True, place="body")]
+            return "images", [
+                Parameter("images", _IMAGES_KIND, _IMAGES, required=True, place="body")
+            ]
         raise ValueError(f"no method is written for {least} to {most} images")
     if not content:
         return "", []
@@ -239,7 +237,7 @@ def _read_body(operation: Json) -> tuple[str, list[Parameter]]:
         for name, one in schema["properties"].items()
         if name not in ("pose", "poses")
     ]
-    return "poses", [Parameter("poses", "ArrayLike", text, required=True, place="body"), *members]
+    return "poses", [Parameter("poses", "ArrayLike", text, required=True, place="json"), *members]
 
 
 def _read_parameter(given: Json, method: str, enums: dict[str, str]) -> Parameter:
@@ -301,36 +299,54 @@ def _outcomes(schema: Json, schemas: Json) -> tuple[str, str]:
     raise ValueError(f"{_type(schema)} has no list")
 
 
-def _answer_types(methods: Iterable[Method], schemas: Json) -> dict[str, Json]:
-    """Names of the answers and of their parts; those of a list have the other members too."""
-    types: dict[str, Json] = {}
+def _answer_members(methods: Iterable[Method], schemas: Json) -> dict[str, Json]:
+    """The members of the answers and of their parts, by name; an outcome has those of its list."""
+    members: dict[str, Json] = {}
     waiting = []
     for method in methods:
         kinds = [kind for kind in re.findall(r"\w+", method.answer) if kind in schemas]
         waiting += kinds
         if method.member:
-            whole = next(one for one in schemas.values() if _lists(one, method.member, kinds))
-            beside = {k: v for k, v in whole["properties"].items() if k != method.member}
-            types[kinds[0]] = beside
+            whole = schemas[method.whole]["properties"]
+            shared = {name: one for name, one in whole.items() if name != method.member}
+            members[kinds[0]] = {**shared, **schemas[kinds[0]]["properties"]}
     for name in waiting:
-        types.setdefault(name, {})
+        members.setdefault(name, schemas[name]["properties"])
         inside = re.findall(r"#/components/schemas/(\w+)", str(schemas[name]))
         waiting += [one for one in inside if one not in waiting and one != "ProblemDetails"]
-    return {name: types[name] for name in dict.fromkeys(waiting)}
+    return {name: members[name] for name in dict.fromkeys(waiting)}
 
 
-def _lists(schema: Json, member: str, kinds: list[str]) -> bool:
-    return all(kind in str(schema.get("properties", {}).get(member, "")) for kind in kinds)
+def _write_bases() -> Iterator[str]:
+    """The parts that many answers share, each with the members that those before it lack."""
+    parent, inherited = "Answer", set[str]()
+    for name, base in _BASES.items():
+        schema = base.model_json_schema(mode="serialization")
+        own = {key: one for key, one in schema["properties"].items() if key not in inherited}
+        yield _write_dataclass(name, parent, schema, own)
+        parent, inherited = name, inherited | own.keys()
 
 
-def _write_answer(name: str, schema: Json, beside: Json) -> str:
-    lines = ["@dataclass(frozen=True, eq=False, kw_only=True)", f"class {name}(Answer):"]
+def _write_answer(name: str, schema: Json, members: Json) -> str:
+    parent, inherited = "Answer", set[str]()
+    for base, kind in _BASES.items():
+        shared = kind.model_json_schema(mode="serialization")["properties"]
+        if all(key in members and _alike(one, members[key]) for key, one in shared.items()):
+            parent, inherited = base, shared.keys()
+    own = {key: one for key, one in members.items() if key not in inherited}
+    return _write_dataclass(name, parent, schema, own)
+
+
+def _alike(one: Json, other: Json) -> bool:
+    return (_type(one), one.get("description")) == (_type(other), other.get("description"))
+
+
+def _write_dataclass(name: str, parent: str, schema: Json, members: Json) -> str:
+    lines = ["@dataclass(frozen=True, eq=False, kw_only=True)", f"class {name}({parent}):"]
     lines += write_docstring(schema.get("description", f"See `{name}`."), 4)
-    required = {*beside, *schema.get("required", ())}
-    for member, one in {**beside, **schema["properties"]}.items():
+    for member, one in members.items():
         kind = _type(one)
-        default = "" if member in required else f" = {one.get('default')!r}"
-        lines.append(f"    {member}: {kind}{' = None' if kind.endswith('None') else default}")
+        lines.append(f"    {member}: {kind}{' = None' if kind.endswith('None') else ''}")
         text = one.get("description", "")
         if text and not (kind == "Image.Image" and text.startswith("A PNG as data:")):
             lines += write_docstring(re.sub("[Nn]ull", "None", text), 4)
@@ -370,127 +386,52 @@ def write_docstring(text: str, indent: int) -> list[str]:
     return lines
 
 
-def _write_class(
-    name: str,
-    methods: Iterable[Method],
-    renamed: Mapping[str, str],
-    *,
-    sync: bool,
-    drawn: bool = False,
-) -> str:
-    chosen = [one for one in methods if one.drawn or not drawn]
-    what = "Pictures" if drawn else "What follows from the OpenAPI document"
-    base = name.removesuffix("Methods")
-    result, kind = ("Image.Image", "Any") if drawn else ("T", "T")
-    lines = [
-        f"class {name}:",
-        f'    """{what}: the methods of `{base}`."""',
-        "",
-        f"    {'' if sync else 'async '}def _send(self, call: Call[{kind}]) -> {result}:",
-        "        raise NotImplementedError",
-        "",
-    ]
-    if not drawn:
-        awaited, iterator = ("", "Iterator") if sync else ("async ", "AsyncIterator")
-        lines += [
-            f"    {awaited}def _send_one_or_all(",
-            "        self, images: Any, build: Build[T]) -> T | list[T]:",
-            "        raise NotImplementedError",
-            "",
-            "    def _send_each(",
-            f"        self, images: Iterable[ImageLike], build: Build[T]) -> {iterator}[T]:",
-            "        raise NotImplementedError",
-            "",
-        ]
-    for method in chosen:
-        if method.body == "images":
-            lines += _write_batched(method, sync=sync)
-        else:
-            lines += _write_method(method, sync=sync, drawn=drawn)
-        lines.append("")
-    return "\n".join([*lines, *write_former(renamed)])
+def _write_class(name: str, bases: str, text: str, methods: Iterable[Method]) -> str:
+    lines = [f"class {name}{bases}:", f'    """{text}"""', ""]
+    for method in methods:
+        lines += _write_batched(method) if method.member else _write_method(method)
+    return "\n".join(lines)
 
 
-def write_former(renamed: Mapping[str, str]) -> Iterator[str]:
-    """The former names of methods, in their class."""
-    return (f"    {name} = former({name!r}, {now})" for name, now in renamed.items())
+def _write_method(method: Method) -> Iterator[str]:
+    places = {
+        place: [one.name for one in method.parameters if one.place == place]
+        for place in ("images", "json")
+    }
+    given = [repr(method.verb), repr(method.path), method.answer]
+    given += [f"{place}={names!r}" for place, names in places.items() if names]
+    yield f"    @route({', '.join(given)})"
+    yield _signature(method, method.name, method.answer)
+    yield from write_docstring(_document(method), 8)
+    yield "        ...\n"
 
 
-def _write_method(method: Method, *, sync: bool, drawn: bool) -> list[str]:
-    answer = "Image.Image" if drawn else method.answer
-    send = f"return {'' if sync else 'await '}self._send("
-    read = "read_image" if sync else "await read_on_thread"
-    body = {
-        "image": f"with_images({read}(image))",
-        "pair": f"with_images({read}(first), {read}(second))",
-        "poses": f"with_poses(poses, {', '.join(f'{one}={one}' for one in _json(method))})",
-        "": "None",
-    }[method.body]
-    path = repr(method.path)
-    if "{" in path:
-        path = "f" + re.sub(r"\{(\w+)\}", r"{part(\1)}", path)
-    make, kind = ("call", f"{method.answer}, ")
-    if method.answer == "Image.Image":
-        make, kind = "picture", ""
-    made = f"{make}({method.verb!r}, {path}, {kind}{_query(method)}, {body}, timeout_s=timeout_s)"
-    return [
-        _signature(method, method.name, answer, prefix="" if sync else "async "),
-        *write_docstring(_document(method), 8),
-        f"        {send}{made})",
-    ]
-
-
-def _write_batched(method: Method, *, sync: bool) -> list[str]:
-    prefix, iterator = ("", "Iterator") if sync else ("async ", "AsyncIterator")
-    one = method.answer.split(" | ")[0]
+def _write_batched(method: Method) -> Iterator[str]:
     kinds = method.answer.replace(" | ", ", ")
-    some = "Iterable[ImageLike]"
-
-    def head(name: str, images: str, answer: str, prefix: str = prefix) -> str:
-        return _signature(method, name, answer, prefix=prefix).replace("Any", images, 1)
-
-    only = "# type: ignore[overload-overlap]  # one path is no list of characters"
-    first = head(method.name, "ImageLike", one)
-    first = first.replace("(", f"(  {only}\n", 1) + " ..."
-    build = (
-        f"outcomes({method.path!r}, {method.member!r}, ({kinds}), {_query(method)}, "
-        "timeout_s=timeout_s)"
-    )
+    given = f"({method.path!r}, {method.member!r}, {kinds})"
+    first = method.answer.split(" | ")[0]
     document = _document(method)
+    yield f"    @one_or_all{given}"
+    yield _signature(method, method.name, f"{first} | list[{method.answer}]")
+    yield from write_docstring(document, 8)
+    yield "        ...\n"
     each = (
         f"{method.text.splitlines()[0]}\n\n"
         "Images are read while answers arrive. They are sent in several requests at a time, each "
         f"of a size that the service accepts.\n\n{document[document.index('Args:') :]}"
     ).replace(_IMAGES, f"any number, each as for `{method.name}`.")
-    return [
-        "    @overload", first, "",
-        "    @overload", head(method.name, some, f"list[{method.answer}]") + " ...", "",
-        _signature(method, method.name, "Any", prefix=prefix), *write_docstring(document, 8),
-        f"        return {'' if sync else 'await '}self._send_one_or_all(images, {build})",
-        "",
-        head(f"{method.name}_each", some, f"{iterator}[{method.answer}]", ""),
-        *write_docstring(each, 8),
-        f"        return self._send_each(images, {build})",
-    ]  # fmt: skip
+    yield f"    @each{given}"
+    head = _signature(method, f"{method.name}_each", f"Iterator[{method.answer}]")
+    yield head.replace(f"images: {_IMAGES_KIND}", "images: Iterable[ImageLike]")
+    yield from write_docstring(each, 8)
+    yield "        ...\n"
 
 
-def _options(method: Method) -> list[Parameter]:
-    return [one for one in method.parameters if one.place == "query"]
-
-
-def _json(method: Method) -> list[str]:
-    return [one.name for one in method.parameters if one.place == "json"]
-
-
-def _query(method: Method) -> str:
-    return "{" + ", ".join(f"{one.name!r}: {one.name}" for one in _options(method)) + "}"
-
-
-def _signature(method: Method, name: str, answer: str, *, prefix: str) -> str:
+def _signature(method: Method, name: str, answer: str) -> str:
     required = [str(one) for one in method.parameters if one.required]
     optional = [str(one) for one in method.parameters if not one.required]
     given = ", ".join(["self", *required, "*", *optional, "timeout_s: float | None = None"])
-    return f"    {prefix}def {name}({given}) -> {answer}:"
+    return f"    def {name}({given}) -> {answer}:"
 
 
 def _document(method: Method) -> str:

@@ -10,7 +10,7 @@ from itertools import chain, groupby, takewhile
 from typing import Any, get_overloads
 
 from capsnet import Answer, AsyncCapsNet, CapsNet, CapsNetError, serve
-from capsnet._generated import CapsNetMethods
+from capsnet._generated import Methods, ViewMethods
 from tools.docs_table import also, find_shared, table
 
 _LINE = 90
@@ -20,7 +20,12 @@ _QUOTED = re.compile(r"""(: |-> )(["'])(.*?)\2""")
 
 def describe_client() -> Iterator[str]:
     """Markdown of the Python client, from its docstrings."""
-    yield from ("### `CapsNet`", "", *prose(CapsNet), *describe_methods(CapsNet, CapsNetMethods))
+    yield from (
+        "### `CapsNet`",
+        "",
+        *prose(CapsNet),
+        *describe_methods(CapsNet, Methods, ViewMethods),
+    )
     yield from ("### `AsyncCapsNet`", "", *prose(AsyncCapsNet))
     yield from ("### `serve`", "", *prose(serve))
     kinds = [one for one in _subclasses(Answer) if one.__module__.startswith("capsnet.")]

@@ -16,10 +16,8 @@ from tools.client import (
     describe_parameters,
     format_source,
     read_document,
-    read_former,
     read_methods,
     write_docstring,
-    write_former,
 )
 
 GENERATED = Path(__file__).parent.parent / "model" / "views" / "methods.py"
@@ -30,8 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, overload
-
-from model.views.former import former
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -71,7 +67,6 @@ def write_methods(document: Json) -> str:
     for method in methods:
         lines += _write_batched(method) if method.body == "images" else _write(method)
         lines.append("")
-    lines += write_former(read_former(document))
     return format_source("\n".join(lines), GENERATED)
 
 
@@ -82,7 +77,7 @@ def _write(method: Method) -> Iterator[str]:
     names, given = ["VIEW"], _parameters(method)
     if method.body == "poses":
         names.append("name_poses")
-        given = f"{{**name_poses(poses), {given[1:]}"
+        given = given.replace("'poses': poses", "**name_poses(poses)")
     yield f"        from model.views.{method.name} import {', '.join(names)}  # noqa: PLC0415"
     yield ""
     yield f"        return self._ask(VIEW, {pictures}, {given})"
@@ -92,12 +87,11 @@ def _write_batched(method: Method) -> Iterator[str]:
     one, many = "PredictionAnswer", "list[PredictionAnswer | FailedPrediction]"
     for kind, answer in (("Picture", one), ("Iterable[Picture]", many)):
         yield "    @overload"
-        head = _signature(method, answer).replace("images: Any", f"images: {kind}") + " ..."
+        head = _signature(method, answer).replace("Picture | Iterable[Picture]", kind) + " ..."
         ignored = "  # type: ignore[overload-overlap]  # one path is no list of characters\n"
         yield head.replace("(", f"({ignored}", 1) if kind == "Picture" else head
         yield ""
-    kind = "Picture | Iterable[Picture]"
-    yield _signature(method, f"{one} | {many}").replace("images: Any", f"images: {kind}")
+    yield _signature(method, f"{one} | {many}")
     yield from write_docstring(_document(method), 8)
     yield f"        return self._classify(images, {_parameters(method)})"
 

@@ -1,33 +1,27 @@
-"""Answers and methods, written by `make generate` from the OpenAPI document."""
+"""Answers and methods, written by `make generate` from the OpenAPI document.
+
+The decorators of the methods send the requests; see `capsnet.methods`.
+"""
+
+# mypy: disable-error-code="empty-body"
+# ruff: noqa: PIE790  decorators are the bodies
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Literal, TypeAlias
 
 from numpy.typing import ArrayLike
 from PIL import Image
 
 from capsnet.answers import Answer, Floats
-from capsnet.calls import (
-    Build,
-    Call,
-    call,
-    former,
-    outcomes,
-    part,
-    picture,
-    with_images,
-    with_poses,
-)
 from capsnet.errors import Problem
-from capsnet.images import ImageLike, read_image, read_on_thread
-
-T = TypeVar("T")
-
+from capsnet.images import ImageLike
+from capsnet.methods import each, one_or_all, route
 
 __all__ = [
+    "CapsuleAnswer",
     "CapsuleHealth",
     "CouplingHealth",
     "DecodeAnswer",
@@ -43,6 +37,7 @@ __all__ = [
     "HiddenLayer",
     "Limits",
     "Meaning",
+    "ModelAnswer",
     "ModelSummary",
     "ModelsAnswer",
     "MorphAnswer",
@@ -107,8 +102,8 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Prediction(Answer):
-    """The network's answer for one image."""
+class ModelAnswer(Answer):
+    """The name and version of the model that answers."""
 
     model: str
     version: str
@@ -116,6 +111,23 @@ class Prediction(Answer):
     float32."""
     notes: list[str] | None = None
     """Sentences on what limits this answer; left out if there are none."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CapsuleAnswer(ModelAnswer):
+    """The class that the answer is about, and its presence."""
+
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prediction(ModelAnswer):
+    """The network's answer for one image."""
+
     label: int
     class_name: str
     length: float
@@ -143,20 +155,9 @@ class FailedPrediction(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ReconstructAnswer(Answer):
+class ReconstructAnswer(CapsuleAnswer):
     """The reconstruction of one class's pose."""
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
     input: Image.Image
     """The image as the network saw it."""
     reconstruction: Image.Image
@@ -165,20 +166,9 @@ class ReconstructAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PerturbAnswer(Answer):
+class PerturbAnswer(CapsuleAnswer):
     """An image before and after one pose dimension was moved."""
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
     dim: int
     delta: float
     meaning: Meaning | None = None
@@ -192,15 +182,9 @@ class PerturbAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class DecodeAnswer(Answer):
+class DecodeAnswer(ModelAnswer):
     """The images of some poses."""
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
     label: int
     class_name: str
     images: list[Image.Image]
@@ -208,20 +192,9 @@ class DecodeAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SweepAnswer(Answer):
+class SweepAnswer(CapsuleAnswer):
     """The decoded images: one row for each dimension, one column for each delta."""
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
     pose: Floats
     """The class capsule, D numbers."""
     dims: list[int]
@@ -233,23 +206,12 @@ class SweepAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RoutingAnswer(Answer):
+class RoutingAnswer(CapsuleAnswer):
     """The state of routing after each iteration.
 
     Input capsule i has type t, row y and column x: i = (t * rows + y) * columns + x.
     """
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
     types: int
     """T, types of the capsules that vote for classes."""
     rows: int
@@ -263,20 +225,9 @@ class RoutingAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RoutingOffAnswer(Answer):
+class RoutingOffAnswer(CapsuleAnswer):
     """The answers of the same votes with other couplings. `length` is that of the routed answer."""
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
     variants: list[RoutingVariant]
     """The first is the routed answer."""
     changed: bool
@@ -284,23 +235,12 @@ class RoutingOffAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class EquivarianceAnswer(Answer):
+class EquivarianceAnswer(CapsuleAnswer):
     """The length and pose of a class while the image is transformed.
 
     Lists over steps follow `values`.
     """
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
     transform: str
     values: Floats
     lengths: Floats
@@ -322,20 +262,9 @@ class EquivarianceAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class OcclusionAnswer(Answer):
+class OcclusionAnswer(CapsuleAnswer):
     """The change of presence and pose while a patch of background hides each part of the image."""
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
     patch: int
     """Side of the patch, pixels."""
     stride: int
@@ -356,15 +285,9 @@ class OcclusionAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SegmentAnswer(Answer):
+class SegmentAnswer(ModelAnswer):
     """An image of overlapping digits, taken apart."""
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
     segments: list[Segment]
     """The longest capsule first."""
     explained_ink: float
@@ -373,20 +296,9 @@ class SegmentAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RivalsAnswer(Answer):
+class RivalsAnswer(CapsuleAnswer):
     """The reconstructions of several classes, the most present class first."""
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
     input: Image.Image
     """The image as the network saw it."""
     classes: list[Rival]
@@ -396,20 +308,9 @@ class RivalsAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MorphAnswer(Answer):
+class MorphAnswer(CapsuleAnswer):
     """Frames between the poses of two images. `length` and `fit` are of the first image."""
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
     second_length: float
     """Presence of the class in the second image."""
     second_fit: FitReport
@@ -425,20 +326,9 @@ class MorphAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class NeighboursAnswer(Answer):
+class NeighboursAnswer(CapsuleAnswer):
     """Training images of a class, ordered by the distance of their poses."""
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
     images: str
     """Which images were searched."""
     licence: str
@@ -466,15 +356,9 @@ class ModelsAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class HealthAnswer(Answer):
+class HealthAnswer(ModelAnswer):
     """The health of the capsules of a model, measured on training images."""
 
-    model: str
-    version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
-    notes: list[str] | None = None
-    """Sentences on what limits this answer; left out if there are none."""
     images: str
     """The images that it was measured on."""
     count: int
@@ -814,36 +698,419 @@ class ExplainedReport(Answer):
     has none."""
 
 
-class CapsNetMethods:
-    """What follows from the OpenAPI document: the methods of `CapsNet`."""
+class ViewMethods:
+    """The views, which are also drawn."""
 
-    def _send(self, call: Call[T]) -> T:
-        raise NotImplementedError
-
-    def _send_one_or_all(self, images: Any, build: Build[T]) -> T | list[T]:
-        raise NotImplementedError
-
-    def _send_each(self, images: Iterable[ImageLike], build: Build[T]) -> Iterator[T]:
-        raise NotImplementedError
-
-    @overload
-    def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
+    @route("POST", "/reconstruct", ReconstructAnswer, images=["image"])
+    def reconstruct(
         self,
-        images: ImageLike,
+        image: ImageLike,
         *,
-        poses: bool | None = None,
-        novelty: bool | None = None,
-        coverage: float | None = None,
+        target: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
-    ) -> Prediction: ...
+    ) -> ReconstructAnswer:
+        """Reconstruct the image from the pose of one class capsule.
 
-    @overload
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: the label of a class. The default is the class of the longest capsule.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("POST", "/perturb", PerturbAnswer, images=["image"])
+    def perturb(
+        self,
+        image: ImageLike,
+        dim: int,
+        delta: float,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> PerturbAnswer:
+        """Move one pose dimension and decode (paper, section 5.1).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dim: the pose dimension to move, counted from 0.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: the label of a class. The default is the class of the longest capsule.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("POST", "/decode", DecodeAnswer, json=["poses", "label"])
+    def decode(
+        self,
+        poses: ArrayLike,
+        label: int,
+        *,
+        model: str | None = None,
+        timeout_s: float | None = None,
+    ) -> DecodeAnswer:
+        """Decode one pose of a class, or up to 256, into images.
+
+        Args:
+            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
+            label: class of the poses.
+            model: a bundle of `GET /models`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("POST", "/sweep", SweepAnswer, images=["image"])
+    def sweep(
+        self,
+        image: ImageLike,
+        *,
+        dims: Sequence[int] | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        step: float | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> SweepAnswer:
+        """Move each pose dimension step by step (paper, figure 4).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dims: dimensions, counted from 0, each once; default: all.
+            start: first delta; by default `-0.25`.
+            stop: last delta; by default `0.25`.
+            step: distance between two deltas; by default `0.05`.
+            target: the label of a class. The default is the class of the longest capsule.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("POST", "/routing", RoutingAnswer, images=["image"])
+    def routing(
+        self,
+        image: ImageLike,
+        *,
+        detail: bool | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RoutingAnswer:
+        """Trace routing: couplings, agreement, heat maps.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            detail: `false` leaves out arrays with a number for each input capsule (couplings,
+                logits and votes: half a megabyte for the paper's network) and maps of hidden
+                layers; by default `True`.
+            target: the label of a class. The default is the class of the longest capsule.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("POST", "/routing-off", RoutingOffAnswer, images=["image"])
+    def routing_off(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RoutingOffAnswer:
+        """Ask again with routing switched off.
+
+        The presence is computed from the same votes in up to three variants: with uniform
+        couplings; after one update of the couplings, if the network has three iterations or
+        more; without the coupling bias, if it has one. Only the routing of the last layer is
+        switched off. If the answer changes, it depended on routing. A network that is trained
+        without routing may still be correct.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: the label of a class. The default is the class of the longest capsule.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("POST", "/equivariance", EquivarianceAnswer, images=["image"])
+    def equivariance(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> EquivarianceAnswer:
+        """Transform an image step by step and encode each step.
+
+        In an equivariant network, the length stays and the pose changes with the image. The
+        drawing projects the path of the pose on the plane of the two directions in which the
+        pose varies most. Each image and each transform has its own plane. A straight path means
+        that the transform moves the pose in one direction. It does not mean that the prediction
+        is correct, or that the presence stays.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
+                factor; by default -6, -60 or 0.6.
+            stop: the last value, above `start`; by default 6, 60 or 1.4.
+            steps: number of images, both ends included; by default `13`.
+            target: the label of a class. The default is the class of the longest capsule.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("POST", "/occlusion", OcclusionAnswer, images=["image"])
+    def occlusion(
+        self,
+        image: ImageLike,
+        *,
+        patch: int | None = None,
+        stride: int | None = None,
+        dim: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> OcclusionAnswer:
+        """Hide one patch of the image at a time and encode each result.
+
+        For strokes the patch is black, and for photographs it has their mean colour. The map
+        shows where hiding a part of the image changes the presence, or the dimension `dim` of
+        the pose. It does not show what the class consists of. A patch adds edges that no
+        training image had. If two strokes give the same evidence, hiding one of them may change
+        nothing.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            patch: the side of the patch, in pixels of the network's image. The default has 1/25
+                of the image's area.
+            stride: the pixels from one place to the next, at most `patch`. The default is a
+                third of `patch`. There are at most 256 places.
+            dim: the pose dimension to watch, counted from 0. The default is the presence.
+            target: the label of a class. The default is the class of the longest capsule.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("POST", "/segment", SegmentAnswer, images=["image"])
+    def segment(
+        self,
+        image: ImageLike,
+        *,
+        count: int | Literal["auto"] | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> SegmentAnswer:
+        """Segment overlapping digits (paper, section 6).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: number of classes to return, longest capsules first. `auto` tries the classes
+                in this order. It returns a class if its capsule is long and its reconstruction
+                explains enough ink that no earlier class explains. It may return none; by
+                default `2`.
+            model: a bundle for overlapping digits.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("POST", "/rivals", RivalsAnswer, images=["image"])
+    def rivals(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RivalsAnswer:
+        """Decode the capsules of several classes of one image.
+
+        A high error means that the class cannot explain the image. It does not measure how close
+        the class came to winning.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: number of classes, the most present first. The default is 10, or 2 if the
+                decoder has not learnt to draw absent classes (`rival_share=0`).
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("POST", "/morph", MorphAnswer, images=["first", "second"])
+    def morph(
+        self,
+        first: ImageLike,
+        second: ImageLike,
+        *,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> MorphAnswer:
+        """Turn the pose of one image into that of another.
+
+        The direction of the pose follows the great circle, and its length changes linearly. Each
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. It is not known whether poses of training images lie on the way.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            steps: number of frames, both ends included; by default `9`.
+            target: the label of a class. The default is the class of the longest capsule.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("POST", "/neighbours", NeighboursAnswer, images=["image"])
+    def neighbours(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> NeighboursAnswer:
+        """Find the training images of a class with the nearest poses.
+
+        Only images of the chosen class are searched. For example, with the class 3, the nearest
+        image of an 8 is a 3. The images do not explain the answer, because the network compares
+        no images. Prototypes represent the class: they are chosen so that every image has a near
+        prototype.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: number of training images, the nearest first; by default `6`.
+            target: the label of a class. The default is the class of the longest capsule.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+    @route("GET", "/models/{name}/health", HealthAnswer)
+    def show_health(self, name: str, *, timeout_s: float | None = None) -> HealthAnswer:
+        """Show the health of a network.
+
+        Each number is defined in the documentation, on the page "Health of a network".
+
+        Args:
+            name: a bundle of `GET /models`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
+
+class Methods(ViewMethods):
+    """What clients can ask."""
+
+    @one_or_all("/classify", "predictions", Prediction, FailedPrediction)
     def classify(
         self,
-        images: Iterable[ImageLike],
+        images: ImageLike | Iterable[ImageLike],
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
@@ -852,20 +1119,7 @@ class CapsNetMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
-    ) -> list[Prediction | FailedPrediction]: ...
-
-    def classify(
-        self,
-        images: Any,
-        *,
-        poses: bool | None = None,
-        novelty: bool | None = None,
-        coverage: float | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Any:
+    ) -> Prediction | list[Prediction | FailedPrediction]:
         """Classify images by the lengths of the class capsules.
 
         For several images, the answer has an entry for each, in order. If one of them cannot be
@@ -887,24 +1141,9 @@ class CapsNetMethods:
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
-        return self._send_one_or_all(
-            images,
-            outcomes(
-                "/classify",
-                "predictions",
-                (Prediction, FailedPrediction),
-                {
-                    "poses": poses,
-                    "novelty": novelty,
-                    "coverage": coverage,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                timeout_s=timeout_s,
-            ),
-        )
+        ...
 
+    @each("/classify", "predictions", Prediction, FailedPrediction)
     def classify_each(
         self,
         images: Iterable[ImageLike],
@@ -936,561 +1175,9 @@ class CapsNetMethods:
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
-        return self._send_each(
-            images,
-            outcomes(
-                "/classify",
-                "predictions",
-                (Prediction, FailedPrediction),
-                {
-                    "poses": poses,
-                    "novelty": novelty,
-                    "coverage": coverage,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                timeout_s=timeout_s,
-            ),
-        )
+        ...
 
-    def reconstruct(
-        self,
-        image: ImageLike,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> ReconstructAnswer:
-        """Reconstruct the image from the pose of one class capsule.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/reconstruct",
-                ReconstructAnswer,
-                {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def perturb(
-        self,
-        image: ImageLike,
-        dim: int,
-        delta: float,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> PerturbAnswer:
-        """Move one pose dimension and decode (paper, section 5.1).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dim: the pose dimension to move, counted from 0.
-            delta: the change of this dimension, in the paper -0.25 to 0.25.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/perturb",
-                PerturbAnswer,
-                {
-                    "dim": dim,
-                    "delta": delta,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def decode(
-        self,
-        poses: ArrayLike,
-        label: int,
-        *,
-        model: str | None = None,
-        timeout_s: float | None = None,
-    ) -> DecodeAnswer:
-        """Decode one pose of a class, or up to 256, into images.
-
-        Args:
-            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
-            label: class of the poses.
-            model: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/decode",
-                DecodeAnswer,
-                {"model": model},
-                with_poses(poses, label=label),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def sweep(
-        self,
-        image: ImageLike,
-        *,
-        dims: Sequence[int] | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        step: float | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> SweepAnswer:
-        """Move each pose dimension step by step (paper, figure 4).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: dimensions, counted from 0, each once; default: all.
-            start: first delta; by default `-0.25`.
-            stop: last delta; by default `0.25`.
-            step: distance between two deltas; by default `0.05`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/sweep",
-                SweepAnswer,
-                {
-                    "dims": dims,
-                    "start": start,
-                    "stop": stop,
-                    "step": step,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def routing(
-        self,
-        image: ImageLike,
-        *,
-        detail: bool | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> RoutingAnswer:
-        """Trace routing: couplings, agreement, heat maps.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            detail: `false` leaves out arrays with a number for each input capsule (couplings,
-                logits and votes: half a megabyte for the paper's network) and maps of hidden
-                layers; by default `True`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/routing",
-                RoutingAnswer,
-                {
-                    "detail": detail,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def routing_off(
-        self,
-        image: ImageLike,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> RoutingOffAnswer:
-        """Ask again with routing switched off.
-
-        The presence is computed from the same votes in up to three variants: with uniform
-        couplings; after one update of the couplings, if the network has three iterations or
-        more; without the coupling bias, if it has one. Only the routing of the last layer is
-        switched off. If the answer changes, it depended on routing. A network that is trained
-        without routing may still be correct.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/routing-off",
-                RoutingOffAnswer,
-                {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def equivariance(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> EquivarianceAnswer:
-        """Transform an image step by step and encode each step.
-
-        In an equivariant network, the length stays and the pose changes with the image. The
-        drawing projects the path of the pose on the plane of the two directions in which the
-        pose varies most. Each image and each transform has its own plane. A straight path means
-        that the transform moves the pose in one direction. It does not mean that the prediction
-        is correct, or that the presence stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
-                factor; by default -6, -60 or 0.6.
-            stop: the last value, above `start`; by default 6, 60 or 1.4.
-            steps: number of images, both ends included; by default `13`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/equivariance",
-                EquivarianceAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def occlusion(
-        self,
-        image: ImageLike,
-        *,
-        patch: int | None = None,
-        stride: int | None = None,
-        dim: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> OcclusionAnswer:
-        """Hide one patch of the image at a time and encode each result.
-
-        For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding a part of the image changes the presence, or the dimension `dim` of
-        the pose. It does not show what the class consists of. A patch adds edges that no
-        training image had. If two strokes give the same evidence, hiding one of them may change
-        nothing.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            patch: the side of the patch, in pixels of the network's image. The default has 1/25
-                of the image's area.
-            stride: the pixels from one place to the next, at most `patch`. The default is a
-                third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/occlusion",
-                OcclusionAnswer,
-                {
-                    "patch": patch,
-                    "stride": stride,
-                    "dim": dim,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def segment(
-        self,
-        image: ImageLike,
-        *,
-        count: int | Literal["auto"] | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> SegmentAnswer:
-        """Segment overlapping digits (paper, section 6).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` tries the classes
-                in this order. It returns a class if its capsule is long and its reconstruction
-                explains enough ink that no earlier class explains. It may return none; by
-                default `2`.
-            model: a bundle for overlapping digits.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/segment",
-                SegmentAnswer,
-                {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def rivals(
-        self,
-        image: ImageLike,
-        *,
-        count: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> RivalsAnswer:
-        """Decode the capsules of several classes of one image.
-
-        A high error means that the class cannot explain the image. It does not measure how close
-        the class came to winning.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes, the most present first. The default is 10, or 2 if the
-                decoder has not learnt to draw absent classes (`rival_share=0`).
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/rivals",
-                RivalsAnswer,
-                {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def morph(
-        self,
-        first: ImageLike,
-        second: ImageLike,
-        *,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> MorphAnswer:
-        """Turn the pose of one image into that of another.
-
-        The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame is encoded again. If its presence is low, the encoder does not recognise what the
-        decoder draws. It is not known whether poses of training images lie on the way.
-
-        Args:
-            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
-                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            steps: number of frames, both ends included; by default `9`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/morph",
-                MorphAnswer,
-                {
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(first), read_image(second)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def neighbours(
-        self,
-        image: ImageLike,
-        *,
-        count: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> NeighboursAnswer:
-        """Find the training images of a class with the nearest poses.
-
-        Only images of the chosen class are searched. For example, with the class 3, the nearest
-        image of an 8 is a 3. The images do not explain the answer, because the network compares
-        no images. Prototypes represent the class: they are chosen so that every image has a near
-        prototype.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of training images, the nearest first; by default `6`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/neighbours",
-                NeighboursAnswer,
-                {
-                    "count": count,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
+    @route("GET", "/samples/{label}.png", Image.Image)
     def sample(
         self, label: int, *, dataset: Dataset | None = None, timeout_s: float | None = None
     ) -> Image.Image:
@@ -1501,16 +1188,9 @@ class CapsNetMethods:
             dataset: the data set of the sample; by default `"mnist"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
-        return self._send(
-            picture(
-                "GET",
-                f"/samples/{part(label)}.png",
-                {"dataset": dataset},
-                None,
-                timeout_s=timeout_s,
-            )
-        )
+        ...
 
+    @route("POST", "/overlay", Image.Image, images=["first", "second"])
     def overlay(
         self,
         first: ImageLike,
@@ -1541,24 +1221,18 @@ class CapsNetMethods:
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
             timeout_s: deadline in seconds, instead of the client's.
         """
-        return self._send(
-            picture(
-                "POST",
-                "/overlay",
-                {"dx": dx, "dy": dy, "scale": scale, "fit": fit, "polarity": polarity},
-                with_images(read_image(first), read_image(second)),
-                timeout_s=timeout_s,
-            )
-        )
+        ...
 
+    @route("GET", "/models", ModelsAnswer)
     def models(self, *, timeout_s: float | None = None) -> ModelsAnswer:
         """List the loaded models.
 
         Args:
             timeout_s: deadline in seconds, instead of the client's.
         """
-        return self._send(call("GET", "/models", ModelsAnswer, {}, None, timeout_s=timeout_s))
+        ...
 
+    @route("GET", "/models/{name}", dict[str, Any])
     def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
         """Show a model's manifest, with its pose dimensions in words.
 
@@ -1566,23 +1240,9 @@ class CapsNetMethods:
             name: a bundle of `GET /models`.
             timeout_s: deadline in seconds, instead of the client's.
         """
-        return self._send(
-            call("GET", f"/models/{part(name)}", dict[str, Any], {}, None, timeout_s=timeout_s)
-        )
+        ...
 
-    def show_health(self, name: str, *, timeout_s: float | None = None) -> HealthAnswer:
-        """Show the health of a network.
-
-        Each number is defined in the documentation, on the page "Health of a network".
-
-        Args:
-            name: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
-        )
-
+    @route("GET", "/models/{name}/figures", FiguresAnswer)
     def figures(self, name: str, *, timeout_s: float | None = None) -> FiguresAnswer:
         """List the figures of a model's card.
 
@@ -1592,12 +1252,9 @@ class CapsNetMethods:
             name: a bundle of `GET /models`.
             timeout_s: deadline in seconds, instead of the client's.
         """
-        return self._send(
-            call(
-                "GET", f"/models/{part(name)}/figures", FiguresAnswer, {}, None, timeout_s=timeout_s
-            )
-        )
+        ...
 
+    @route("GET", "/models/{name}/figures/{file}", Image.Image)
     def figure(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
         """Get a figure of a model's card.
 
@@ -1606,12 +1263,9 @@ class CapsNetMethods:
             file: a file of `/models/{name}/figures`.
             timeout_s: deadline in seconds, instead of the client's.
         """
-        return self._send(
-            picture(
-                "GET", f"/models/{part(name)}/figures/{part(file)}", {}, None, timeout_s=timeout_s
-            )
-        )
+        ...
 
+    @route("GET", "/models/{name}/samples", SamplesAnswer)
     def samples(self, name: str, *, timeout_s: float | None = None) -> SamplesAnswer:
         """List the sample images of a model.
 
@@ -1621,12 +1275,9 @@ class CapsNetMethods:
             name: a bundle of `GET /models`.
             timeout_s: deadline in seconds, instead of the client's.
         """
-        return self._send(
-            call(
-                "GET", f"/models/{part(name)}/samples", SamplesAnswer, {}, None, timeout_s=timeout_s
-            )
-        )
+        ...
 
+    @route("GET", "/models/{name}/samples/{file}", Image.Image)
     def sample_of(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
         """Get a sample image of a model.
 
@@ -1635,12 +1286,9 @@ class CapsNetMethods:
             file: a file of `/models/{name}/samples`.
             timeout_s: deadline in seconds, instead of the client's.
         """
-        return self._send(
-            picture(
-                "GET", f"/models/{part(name)}/samples/{part(file)}", {}, None, timeout_s=timeout_s
-            )
-        )
+        ...
 
+    @route("POST", "/models/reload", ModelsAnswer)
     def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
         """Reload all models.
 
@@ -1651,1972 +1299,4 @@ class CapsNetMethods:
         Args:
             timeout_s: deadline in seconds, instead of the client's.
         """
-        return self._send(
-            call("POST", "/models/reload", ModelsAnswer, {}, None, timeout_s=timeout_s)
-        )
-
-    trajectory = former("trajectory", equivariance)
-
-
-class AsyncCapsNetMethods:
-    """What follows from the OpenAPI document: the methods of `AsyncCapsNet`."""
-
-    async def _send(self, call: Call[T]) -> T:
-        raise NotImplementedError
-
-    async def _send_one_or_all(self, images: Any, build: Build[T]) -> T | list[T]:
-        raise NotImplementedError
-
-    def _send_each(self, images: Iterable[ImageLike], build: Build[T]) -> AsyncIterator[T]:
-        raise NotImplementedError
-
-    @overload
-    async def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
-        self,
-        images: ImageLike,
-        *,
-        poses: bool | None = None,
-        novelty: bool | None = None,
-        coverage: float | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Prediction: ...
-
-    @overload
-    async def classify(
-        self,
-        images: Iterable[ImageLike],
-        *,
-        poses: bool | None = None,
-        novelty: bool | None = None,
-        coverage: float | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> list[Prediction | FailedPrediction]: ...
-
-    async def classify(
-        self,
-        images: Any,
-        *,
-        poses: bool | None = None,
-        novelty: bool | None = None,
-        coverage: float | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Any:
-        """Classify images by the lengths of the class capsules.
-
-        For several images, the answer has an entry for each, in order. If one of them cannot be
-        read, its entry has a `problem` in place of the prediction.
-
-        Args:
-            images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
-                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
-                these, answered by a list in the same order.
-            poses: adds the poses of all classes; by default `False`.
-            novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and the set of labels that holds the true one with
-                this coverage, such as 0.95.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send_one_or_all(
-            images,
-            outcomes(
-                "/classify",
-                "predictions",
-                (Prediction, FailedPrediction),
-                {
-                    "poses": poses,
-                    "novelty": novelty,
-                    "coverage": coverage,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                timeout_s=timeout_s,
-            ),
-        )
-
-    def classify_each(
-        self,
-        images: Iterable[ImageLike],
-        *,
-        poses: bool | None = None,
-        novelty: bool | None = None,
-        coverage: float | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> AsyncIterator[Prediction | FailedPrediction]:
-        """Classify images by the lengths of the class capsules.
-
-        Images are read while answers arrive. They are sent in several requests at a time, each
-        of a size that the service accepts.
-
-        Args:
-            images: any number, each as for `classify`.
-            poses: adds the poses of all classes; by default `False`.
-            novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and the set of labels that holds the true one with
-                this coverage, such as 0.95.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send_each(
-            images,
-            outcomes(
-                "/classify",
-                "predictions",
-                (Prediction, FailedPrediction),
-                {
-                    "poses": poses,
-                    "novelty": novelty,
-                    "coverage": coverage,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                timeout_s=timeout_s,
-            ),
-        )
-
-    async def reconstruct(
-        self,
-        image: ImageLike,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> ReconstructAnswer:
-        """Reconstruct the image from the pose of one class capsule.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/reconstruct",
-                ReconstructAnswer,
-                {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def perturb(
-        self,
-        image: ImageLike,
-        dim: int,
-        delta: float,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> PerturbAnswer:
-        """Move one pose dimension and decode (paper, section 5.1).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dim: the pose dimension to move, counted from 0.
-            delta: the change of this dimension, in the paper -0.25 to 0.25.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/perturb",
-                PerturbAnswer,
-                {
-                    "dim": dim,
-                    "delta": delta,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def decode(
-        self,
-        poses: ArrayLike,
-        label: int,
-        *,
-        model: str | None = None,
-        timeout_s: float | None = None,
-    ) -> DecodeAnswer:
-        """Decode one pose of a class, or up to 256, into images.
-
-        Args:
-            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
-            label: class of the poses.
-            model: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/decode",
-                DecodeAnswer,
-                {"model": model},
-                with_poses(poses, label=label),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def sweep(
-        self,
-        image: ImageLike,
-        *,
-        dims: Sequence[int] | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        step: float | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> SweepAnswer:
-        """Move each pose dimension step by step (paper, figure 4).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: dimensions, counted from 0, each once; default: all.
-            start: first delta; by default `-0.25`.
-            stop: last delta; by default `0.25`.
-            step: distance between two deltas; by default `0.05`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/sweep",
-                SweepAnswer,
-                {
-                    "dims": dims,
-                    "start": start,
-                    "stop": stop,
-                    "step": step,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def routing(
-        self,
-        image: ImageLike,
-        *,
-        detail: bool | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> RoutingAnswer:
-        """Trace routing: couplings, agreement, heat maps.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            detail: `false` leaves out arrays with a number for each input capsule (couplings,
-                logits and votes: half a megabyte for the paper's network) and maps of hidden
-                layers; by default `True`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/routing",
-                RoutingAnswer,
-                {
-                    "detail": detail,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def routing_off(
-        self,
-        image: ImageLike,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> RoutingOffAnswer:
-        """Ask again with routing switched off.
-
-        The presence is computed from the same votes in up to three variants: with uniform
-        couplings; after one update of the couplings, if the network has three iterations or
-        more; without the coupling bias, if it has one. Only the routing of the last layer is
-        switched off. If the answer changes, it depended on routing. A network that is trained
-        without routing may still be correct.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/routing-off",
-                RoutingOffAnswer,
-                {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def equivariance(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> EquivarianceAnswer:
-        """Transform an image step by step and encode each step.
-
-        In an equivariant network, the length stays and the pose changes with the image. The
-        drawing projects the path of the pose on the plane of the two directions in which the
-        pose varies most. Each image and each transform has its own plane. A straight path means
-        that the transform moves the pose in one direction. It does not mean that the prediction
-        is correct, or that the presence stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
-                factor; by default -6, -60 or 0.6.
-            stop: the last value, above `start`; by default 6, 60 or 1.4.
-            steps: number of images, both ends included; by default `13`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/equivariance",
-                EquivarianceAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def occlusion(
-        self,
-        image: ImageLike,
-        *,
-        patch: int | None = None,
-        stride: int | None = None,
-        dim: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> OcclusionAnswer:
-        """Hide one patch of the image at a time and encode each result.
-
-        For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding a part of the image changes the presence, or the dimension `dim` of
-        the pose. It does not show what the class consists of. A patch adds edges that no
-        training image had. If two strokes give the same evidence, hiding one of them may change
-        nothing.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            patch: the side of the patch, in pixels of the network's image. The default has 1/25
-                of the image's area.
-            stride: the pixels from one place to the next, at most `patch`. The default is a
-                third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/occlusion",
-                OcclusionAnswer,
-                {
-                    "patch": patch,
-                    "stride": stride,
-                    "dim": dim,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def segment(
-        self,
-        image: ImageLike,
-        *,
-        count: int | Literal["auto"] | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> SegmentAnswer:
-        """Segment overlapping digits (paper, section 6).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` tries the classes
-                in this order. It returns a class if its capsule is long and its reconstruction
-                explains enough ink that no earlier class explains. It may return none; by
-                default `2`.
-            model: a bundle for overlapping digits.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/segment",
-                SegmentAnswer,
-                {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def rivals(
-        self,
-        image: ImageLike,
-        *,
-        count: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> RivalsAnswer:
-        """Decode the capsules of several classes of one image.
-
-        A high error means that the class cannot explain the image. It does not measure how close
-        the class came to winning.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes, the most present first. The default is 10, or 2 if the
-                decoder has not learnt to draw absent classes (`rival_share=0`).
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/rivals",
-                RivalsAnswer,
-                {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def morph(
-        self,
-        first: ImageLike,
-        second: ImageLike,
-        *,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> MorphAnswer:
-        """Turn the pose of one image into that of another.
-
-        The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame is encoded again. If its presence is low, the encoder does not recognise what the
-        decoder draws. It is not known whether poses of training images lie on the way.
-
-        Args:
-            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
-                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            steps: number of frames, both ends included; by default `9`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/morph",
-                MorphAnswer,
-                {
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(first), await read_on_thread(second)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def neighbours(
-        self,
-        image: ImageLike,
-        *,
-        count: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> NeighboursAnswer:
-        """Find the training images of a class with the nearest poses.
-
-        Only images of the chosen class are searched. For example, with the class 3, the nearest
-        image of an 8 is a 3. The images do not explain the answer, because the network compares
-        no images. Prototypes represent the class: they are chosen so that every image has a near
-        prototype.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of training images, the nearest first; by default `6`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/neighbours",
-                NeighboursAnswer,
-                {
-                    "count": count,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def sample(
-        self, label: int, *, dataset: Dataset | None = None, timeout_s: float | None = None
-    ) -> Image.Image:
-        """Get a sample image of a class.
-
-        Args:
-            label: the class of the sample.
-            dataset: the data set of the sample; by default `"mnist"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            picture(
-                "GET",
-                f"/samples/{part(label)}.png",
-                {"dataset": dataset},
-                None,
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def overlay(
-        self,
-        first: ImageLike,
-        second: ImageLike,
-        *,
-        dx: int | None = None,
-        dy: int | None = None,
-        scale: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Overlay two images of digits, for /segment.
-
-        Args:
-            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
-                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dx: pixels by which the second digit lies right of the first; by default `4`.
-            dy: pixels by which the second digit lies below the first; by default `4`.
-            scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
-                default `1`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            picture(
-                "POST",
-                "/overlay",
-                {"dx": dx, "dy": dy, "scale": scale, "fit": fit, "polarity": polarity},
-                with_images(await read_on_thread(first), await read_on_thread(second)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def models(self, *, timeout_s: float | None = None) -> ModelsAnswer:
-        """List the loaded models.
-
-        Args:
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(call("GET", "/models", ModelsAnswer, {}, None, timeout_s=timeout_s))
-
-    async def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Show a model's manifest, with its pose dimensions in words.
-
-        Args:
-            name: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call("GET", f"/models/{part(name)}", dict[str, Any], {}, None, timeout_s=timeout_s)
-        )
-
-    async def show_health(self, name: str, *, timeout_s: float | None = None) -> HealthAnswer:
-        """Show the health of a network.
-
-        Each number is defined in the documentation, on the page "Health of a network".
-
-        Args:
-            name: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
-        )
-
-    async def figures(self, name: str, *, timeout_s: float | None = None) -> FiguresAnswer:
-        """List the figures of a model's card.
-
-        An older bundle may have none.
-
-        Args:
-            name: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "GET", f"/models/{part(name)}/figures", FiguresAnswer, {}, None, timeout_s=timeout_s
-            )
-        )
-
-    async def figure(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
-        """Get a figure of a model's card.
-
-        Args:
-            name: a bundle of `GET /models`.
-            file: a file of `/models/{name}/figures`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            picture(
-                "GET", f"/models/{part(name)}/figures/{part(file)}", {}, None, timeout_s=timeout_s
-            )
-        )
-
-    async def samples(self, name: str, *, timeout_s: float | None = None) -> SamplesAnswer:
-        """List the sample images of a model.
-
-        They are the bundle's own or, where it has none, those of its data set.
-
-        Args:
-            name: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "GET", f"/models/{part(name)}/samples", SamplesAnswer, {}, None, timeout_s=timeout_s
-            )
-        )
-
-    async def sample_of(
-        self, name: str, file: str, *, timeout_s: float | None = None
-    ) -> Image.Image:
-        """Get a sample image of a model.
-
-        Args:
-            name: a bundle of `GET /models`.
-            file: a file of `/models/{name}/samples`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            picture(
-                "GET", f"/models/{part(name)}/samples/{part(file)}", {}, None, timeout_s=timeout_s
-            )
-        )
-
-    async def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
-        """Reload all models.
-
-        The key files are read first, and all workers use the new keys. Then each model is opened
-        in a process of its own, workers load the models, and these replace the old ones. If a
-        model cannot be loaded, the old models stay.
-
-        Args:
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call("POST", "/models/reload", ModelsAnswer, {}, None, timeout_s=timeout_s)
-        )
-
-    trajectory = former("trajectory", equivariance)
-
-
-class DrawingsMethods:
-    """Pictures: the methods of `Drawings`."""
-
-    def _send(self, call: Call[Any]) -> Image.Image:
-        raise NotImplementedError
-
-    def reconstruct(
-        self,
-        image: ImageLike,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Reconstruct the image from the pose of one class capsule.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/reconstruct",
-                ReconstructAnswer,
-                {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def perturb(
-        self,
-        image: ImageLike,
-        dim: int,
-        delta: float,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Move one pose dimension and decode (paper, section 5.1).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dim: the pose dimension to move, counted from 0.
-            delta: the change of this dimension, in the paper -0.25 to 0.25.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/perturb",
-                PerturbAnswer,
-                {
-                    "dim": dim,
-                    "delta": delta,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def decode(
-        self,
-        poses: ArrayLike,
-        label: int,
-        *,
-        model: str | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Decode one pose of a class, or up to 256, into images.
-
-        Args:
-            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
-            label: class of the poses.
-            model: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/decode",
-                DecodeAnswer,
-                {"model": model},
-                with_poses(poses, label=label),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def sweep(
-        self,
-        image: ImageLike,
-        *,
-        dims: Sequence[int] | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        step: float | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Move each pose dimension step by step (paper, figure 4).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: dimensions, counted from 0, each once; default: all.
-            start: first delta; by default `-0.25`.
-            stop: last delta; by default `0.25`.
-            step: distance between two deltas; by default `0.05`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/sweep",
-                SweepAnswer,
-                {
-                    "dims": dims,
-                    "start": start,
-                    "stop": stop,
-                    "step": step,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def routing(
-        self,
-        image: ImageLike,
-        *,
-        detail: bool | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Trace routing: couplings, agreement, heat maps.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            detail: `false` leaves out arrays with a number for each input capsule (couplings,
-                logits and votes: half a megabyte for the paper's network) and maps of hidden
-                layers; by default `True`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/routing",
-                RoutingAnswer,
-                {
-                    "detail": detail,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def routing_off(
-        self,
-        image: ImageLike,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Ask again with routing switched off.
-
-        The presence is computed from the same votes in up to three variants: with uniform
-        couplings; after one update of the couplings, if the network has three iterations or
-        more; without the coupling bias, if it has one. Only the routing of the last layer is
-        switched off. If the answer changes, it depended on routing. A network that is trained
-        without routing may still be correct.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/routing-off",
-                RoutingOffAnswer,
-                {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def equivariance(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Transform an image step by step and encode each step.
-
-        In an equivariant network, the length stays and the pose changes with the image. The
-        drawing projects the path of the pose on the plane of the two directions in which the
-        pose varies most. Each image and each transform has its own plane. A straight path means
-        that the transform moves the pose in one direction. It does not mean that the prediction
-        is correct, or that the presence stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
-                factor; by default -6, -60 or 0.6.
-            stop: the last value, above `start`; by default 6, 60 or 1.4.
-            steps: number of images, both ends included; by default `13`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/equivariance",
-                EquivarianceAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def occlusion(
-        self,
-        image: ImageLike,
-        *,
-        patch: int | None = None,
-        stride: int | None = None,
-        dim: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Hide one patch of the image at a time and encode each result.
-
-        For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding a part of the image changes the presence, or the dimension `dim` of
-        the pose. It does not show what the class consists of. A patch adds edges that no
-        training image had. If two strokes give the same evidence, hiding one of them may change
-        nothing.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            patch: the side of the patch, in pixels of the network's image. The default has 1/25
-                of the image's area.
-            stride: the pixels from one place to the next, at most `patch`. The default is a
-                third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/occlusion",
-                OcclusionAnswer,
-                {
-                    "patch": patch,
-                    "stride": stride,
-                    "dim": dim,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def segment(
-        self,
-        image: ImageLike,
-        *,
-        count: int | Literal["auto"] | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Segment overlapping digits (paper, section 6).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` tries the classes
-                in this order. It returns a class if its capsule is long and its reconstruction
-                explains enough ink that no earlier class explains. It may return none; by
-                default `2`.
-            model: a bundle for overlapping digits.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/segment",
-                SegmentAnswer,
-                {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def rivals(
-        self,
-        image: ImageLike,
-        *,
-        count: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Decode the capsules of several classes of one image.
-
-        A high error means that the class cannot explain the image. It does not measure how close
-        the class came to winning.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes, the most present first. The default is 10, or 2 if the
-                decoder has not learnt to draw absent classes (`rival_share=0`).
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/rivals",
-                RivalsAnswer,
-                {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def morph(
-        self,
-        first: ImageLike,
-        second: ImageLike,
-        *,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Turn the pose of one image into that of another.
-
-        The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame is encoded again. If its presence is low, the encoder does not recognise what the
-        decoder draws. It is not known whether poses of training images lie on the way.
-
-        Args:
-            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
-                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            steps: number of frames, both ends included; by default `9`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/morph",
-                MorphAnswer,
-                {
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(first), read_image(second)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def neighbours(
-        self,
-        image: ImageLike,
-        *,
-        count: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Find the training images of a class with the nearest poses.
-
-        Only images of the chosen class are searched. For example, with the class 3, the nearest
-        image of an 8 is a 3. The images do not explain the answer, because the network compares
-        no images. Prototypes represent the class: they are chosen so that every image has a near
-        prototype.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of training images, the nearest first; by default `6`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/neighbours",
-                NeighboursAnswer,
-                {
-                    "count": count,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    def show_health(self, name: str, *, timeout_s: float | None = None) -> Image.Image:
-        """Show the health of a network.
-
-        Each number is defined in the documentation, on the page "Health of a network".
-
-        Args:
-            name: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
-        )
-
-    trajectory = former("trajectory", equivariance)
-
-
-class AsyncDrawingsMethods:
-    """Pictures: the methods of `AsyncDrawings`."""
-
-    async def _send(self, call: Call[Any]) -> Image.Image:
-        raise NotImplementedError
-
-    async def reconstruct(
-        self,
-        image: ImageLike,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Reconstruct the image from the pose of one class capsule.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/reconstruct",
-                ReconstructAnswer,
-                {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def perturb(
-        self,
-        image: ImageLike,
-        dim: int,
-        delta: float,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Move one pose dimension and decode (paper, section 5.1).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dim: the pose dimension to move, counted from 0.
-            delta: the change of this dimension, in the paper -0.25 to 0.25.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/perturb",
-                PerturbAnswer,
-                {
-                    "dim": dim,
-                    "delta": delta,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def decode(
-        self,
-        poses: ArrayLike,
-        label: int,
-        *,
-        model: str | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Decode one pose of a class, or up to 256, into images.
-
-        Args:
-            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
-            label: class of the poses.
-            model: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/decode",
-                DecodeAnswer,
-                {"model": model},
-                with_poses(poses, label=label),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def sweep(
-        self,
-        image: ImageLike,
-        *,
-        dims: Sequence[int] | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        step: float | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Move each pose dimension step by step (paper, figure 4).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: dimensions, counted from 0, each once; default: all.
-            start: first delta; by default `-0.25`.
-            stop: last delta; by default `0.25`.
-            step: distance between two deltas; by default `0.05`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/sweep",
-                SweepAnswer,
-                {
-                    "dims": dims,
-                    "start": start,
-                    "stop": stop,
-                    "step": step,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def routing(
-        self,
-        image: ImageLike,
-        *,
-        detail: bool | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Trace routing: couplings, agreement, heat maps.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            detail: `false` leaves out arrays with a number for each input capsule (couplings,
-                logits and votes: half a megabyte for the paper's network) and maps of hidden
-                layers; by default `True`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/routing",
-                RoutingAnswer,
-                {
-                    "detail": detail,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def routing_off(
-        self,
-        image: ImageLike,
-        *,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Ask again with routing switched off.
-
-        The presence is computed from the same votes in up to three variants: with uniform
-        couplings; after one update of the couplings, if the network has three iterations or
-        more; without the coupling bias, if it has one. Only the routing of the last layer is
-        switched off. If the answer changes, it depended on routing. A network that is trained
-        without routing may still be correct.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/routing-off",
-                RoutingOffAnswer,
-                {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def equivariance(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Transform an image step by step and encode each step.
-
-        In an equivariant network, the length stays and the pose changes with the image. The
-        drawing projects the path of the pose on the plane of the two directions in which the
-        pose varies most. Each image and each transform has its own plane. A straight path means
-        that the transform moves the pose in one direction. It does not mean that the prediction
-        is correct, or that the presence stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
-                factor; by default -6, -60 or 0.6.
-            stop: the last value, above `start`; by default 6, 60 or 1.4.
-            steps: number of images, both ends included; by default `13`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/equivariance",
-                EquivarianceAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def occlusion(
-        self,
-        image: ImageLike,
-        *,
-        patch: int | None = None,
-        stride: int | None = None,
-        dim: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Hide one patch of the image at a time and encode each result.
-
-        For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding a part of the image changes the presence, or the dimension `dim` of
-        the pose. It does not show what the class consists of. A patch adds edges that no
-        training image had. If two strokes give the same evidence, hiding one of them may change
-        nothing.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            patch: the side of the patch, in pixels of the network's image. The default has 1/25
-                of the image's area.
-            stride: the pixels from one place to the next, at most `patch`. The default is a
-                third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/occlusion",
-                OcclusionAnswer,
-                {
-                    "patch": patch,
-                    "stride": stride,
-                    "dim": dim,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def segment(
-        self,
-        image: ImageLike,
-        *,
-        count: int | Literal["auto"] | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Segment overlapping digits (paper, section 6).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` tries the classes
-                in this order. It returns a class if its capsule is long and its reconstruction
-                explains enough ink that no earlier class explains. It may return none; by
-                default `2`.
-            model: a bundle for overlapping digits.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/segment",
-                SegmentAnswer,
-                {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def rivals(
-        self,
-        image: ImageLike,
-        *,
-        count: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Decode the capsules of several classes of one image.
-
-        A high error means that the class cannot explain the image. It does not measure how close
-        the class came to winning.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes, the most present first. The default is 10, or 2 if the
-                decoder has not learnt to draw absent classes (`rival_share=0`).
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/rivals",
-                RivalsAnswer,
-                {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def morph(
-        self,
-        first: ImageLike,
-        second: ImageLike,
-        *,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Turn the pose of one image into that of another.
-
-        The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame is encoded again. If its presence is low, the encoder does not recognise what the
-        decoder draws. It is not known whether poses of training images lie on the way.
-
-        Args:
-            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
-                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            steps: number of frames, both ends included; by default `9`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/morph",
-                MorphAnswer,
-                {
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(first), await read_on_thread(second)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def neighbours(
-        self,
-        image: ImageLike,
-        *,
-        count: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Find the training images of a class with the nearest poses.
-
-        Only images of the chosen class are searched. For example, with the class 3, the nearest
-        image of an 8 is a 3. The images do not explain the answer, because the network compares
-        no images. Prototypes represent the class: they are chosen so that every image has a near
-        prototype.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of training images, the nearest first; by default `6`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/neighbours",
-                NeighboursAnswer,
-                {
-                    "count": count,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
-    async def show_health(self, name: str, *, timeout_s: float | None = None) -> Image.Image:
-        """Show the health of a network.
-
-        Each number is defined in the documentation, on the page "Health of a network".
-
-        Args:
-            name: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
-        )
-
-    trajectory = former("trajectory", equivariance)
+        ...

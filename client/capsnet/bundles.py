@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
 from capsnet._generated import Limits, ModelSummary
 from capsnet.calls import PNG, Call
 from capsnet.client import CapsNet
 from capsnet.errors import Problem
+from capsnet.images import ImageLike, is_one, read_image
 from capsnet.local import NoLocalService
+from capsnet.transport import form_batches, only
 
 if TYPE_CHECKING:
     from model.bundle import Manifest
@@ -41,85 +45,91 @@ class LocalCapsNet(CapsNet):
                 "a local bundle needs the service's package (capsnet-service) in this environment"
             ) from error
         try:
-            self._runtime = model.load(bundle).runtime
+            self._bundle = model.load(bundle)
         except (BundleError, DeviceError) as error:
             raise NoLocalService(str(error)) from error
-        self.connections, self._limits = 1, _LIMITS
 
     def __repr__(self) -> str:
-        return f"LocalCapsNet({str(self._folder)!r})"
+        return f"LocalCapsNet({str(self._bundle.bundle.path)!r})"
 
     @property
     def url(self) -> str:
         """The bundle's folder."""
-        return self._folder.as_uri()
+        return Path(self._bundle.bundle.path).resolve().as_uri()
 
     def close(self) -> None:
         """There are no connections."""
 
-    @property
-    def _folder(self) -> Path:
-        return Path(self._runtime.bundle.path).resolve()
-
     def _send(self, call: Call[T]) -> T:
-        from model.errors import Problem as Refusal  # noqa: PLC0415
+        manifest = self._bundle.bundle.manifest
+        if call.name == "models":
+            return call.read(json.dumps(self._summarise(manifest)).encode())
+        if call.name == "model":
+            _check_name(unquote(call.path.rpartition("/")[2]), manifest)
+            return call.read(json.dumps(_describe(manifest)).encode())
+        with _refusals():
+            answer = self._ask(call.name, call, *map(read_image, call.images))
+            drawn = answer.png(call.query.get("scale")) if call.accept == PNG else None
+        return call.read(drawn or answer.model_dump_json().encode())
 
-        try:
-            return call.read(self._answer(call))
-        except Refusal as refusal:
-            raise Problem.from_dict(refusal.to_dict()) from refusal
+    def _send_one_or_all(self, images: Any, call: Call[list[T]]) -> T | list[T]:
+        if is_one(images):
+            return only(self._classify(read_image(images), call))
+        return list(self._send_each(images, call))
 
-    def _answer(self, call: Call[Any]) -> bytes:
-        """The content of the response that a service would give."""
-        manifest = self._runtime.bundle.manifest
-        match call.path.strip("/").split("/"):
-            case ["models"]:
-                return json.dumps(self._summarise(manifest)).encode()
-            case ["models", name]:
-                _check(name, manifest)
-                return json.dumps(_describe(manifest)).encode()
-            case [view]:
-                _check(call.query.get("model"), manifest)
-                return self._ask(view, call)
-        raise Problem(404, title="Not found", detail=f"a local bundle has no {call.path}")
+    def _send_each(self, images: Iterable[ImageLike], call: Call[list[T]]) -> Iterator[T]:
+        for batch in form_batches(images, _LIMITS):
+            yield from self._classify(batch, call)
 
-    def _ask(self, path: str, call: Call[Any]) -> bytes:
-        from model.views import NAMES, find_view  # noqa: PLC0415
-        from model.views.local import ask  # noqa: PLC0415
+    def _classify(self, images: bytes | list[bytes], call: Call[list[T]]) -> list[T]:
+        with _refusals():
+            answer = self._ask("classify", call, images)
+        outcomes = answer if isinstance(answer, list) else [answer]
+        members = {"predictions": [outcome.dict() for outcome in outcomes]}
+        return call.read(json.dumps(members).encode())
 
-        name = path.replace("-", "_")
+    def _ask(self, name: str, call: Call[Any], *images: bytes | list[bytes]) -> Any:
+        """The answer of the bundle's method of this name."""
+        from model.views import NAMES  # noqa: PLC0415
+
         if name not in NAMES:
-            raise Problem(404, title="Not found", detail=f"a local bundle has no /{path}")
-        query = {key: value for key, value in call.query.items() if key != "model"}
-        parameters = {**query, **call.body.get("json", {})}
-        contents = _contents(call.body)
-        pictures = [_open(content) for content in contents]
-        answer = ask(self._runtime, find_view(name), pictures, parameters, alone=len(contents) == 1)
-        content: bytes = answer.png() if call.accept == PNG else answer.model_dump_json().encode()
-        return content
+            raise Problem(404, title="Not found", detail=f"a local bundle has no {call.path}")
+        parameters = {**call.query, **call.json}
+        _check_name(parameters.pop("model", None), self._bundle.bundle.manifest)
+        parameters.pop("scale", None)
+        return getattr(self._bundle, name)(*images, **parameters)
 
     def _summarise(self, manifest: Manifest) -> dict[str, Any]:
         from model.views import all_views  # noqa: PLC0415
 
+        views = all_views()
         derived = {
             "family_title": manifest.family_title or manifest.family,
             "default": True,
             "calibrated": manifest.confidence is not None,
             "explained": manifest.explained and {**manifest.explained.to_dict(), "figure": None},
-            "notes": {
-                view.name: notes for view in all_views() if (notes := view.notes_on(manifest))
-            },
+            "notes": {view.name: notes for view in views if (notes := view.notes_on(manifest))},
         }
         names = [field.name for field in fields(ModelSummary) if field.name not in derived]
-        summary = {**{name: getattr(manifest, name) for name in names}, **derived}
         return {
-            "provider": self._runtime.provider,
+            "provider": self._bundle.provider,
             "limits": asdict(_LIMITS),
-            "models": [summary],
+            "models": [{**{name: getattr(manifest, name) for name in names}, **derived}],
         }
 
 
-def _check(name: str | None, manifest: Manifest) -> None:
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Raise the problems of the model as this package's."""
+    from model.errors import Problem as Refusal  # noqa: PLC0415
+
+    try:
+        yield
+    except Refusal as refusal:
+        raise Problem.from_dict(refusal.to_dict()) from refusal
+
+
+def _check_name(name: str | None, manifest: Manifest) -> None:
     if name not in (None, manifest.name):
         raise Problem(
             404,
@@ -136,21 +146,3 @@ def _describe(manifest: Manifest) -> dict[str, Any]:
         {**asdict(dimension), "effect": dimension.effect} for dimension in manifest.pose_dimensions
     ]
     return {**manifest.to_dict(), "pose_dimensions": dimensions}
-
-
-def _open(content: bytes) -> Any:
-    """A picture, or the problem that kept it from being read."""
-    from model.errors import Problem as Refusal  # noqa: PLC0415
-    from model.loaded import open_picture  # noqa: PLC0415
-
-    try:
-        return open_picture(content)
-    except Refusal as refusal:
-        return refusal
-
-
-def _contents(body: Mapping[str, Any]) -> list[bytes]:
-    """The image files of a call."""
-    if "files" in body:
-        return [content for _, (_, content) in body["files"]]
-    return [body["content"]] if "content" in body else []

@@ -1,23 +1,18 @@
-"""Calls: a call is a request, and how its answer is read. Each method describes one."""
+"""A call is one request: what it sends, and how its answer is read."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial, wraps
-from typing import Any, Generic, TypeAlias, TypeVar, cast
-from urllib.parse import quote
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
-import numpy as np
-from numpy.typing import ArrayLike
 from PIL import Image
 
 from capsnet.answers import from_json, parse_json, read_png
 from capsnet.errors import InvalidAnswer
+from capsnet.images import ImageLike
 
 T = TypeVar("T")
-M = TypeVar("M", bound=Callable[..., Any])
 Failed = TypeVar("Failed")
 JSON, PNG = "application/json", "image/png"
 
@@ -26,126 +21,56 @@ JSON, PNG = "application/json", "image/png"
 class Call(Generic[T]):
     """One request, and the function that reads its answer."""
 
-    method: str
+    name: str
+    """Of the client's method."""
+    verb: str
     path: str
     read: Callable[[bytes], T]
-    query: dict[str, Any] = field(default_factory=dict)
-    body: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """As httpx takes it: `content`, `files` or `json`."""
+    images: Sequence[ImageLike] = field(default=(), repr=False)
+    """A body of image files."""
+    json: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The parameters of a body of JSON."""
+    query: Mapping[str, Any] = field(default_factory=dict)
     accept: str = JSON
     timeout_s: float | None = None
 
+    def with_images(self, images: Sequence[ImageLike]) -> Call[T]:
+        """The same call with other images."""
+        return replace(self, images=images)
+
     def drawn(self, scale: int | None) -> Call[Image.Image]:
-        """The same, answered with a picture."""
-        query = {**self.query, **_given({"scale": scale})}
-        return Call(self.method, self.path, read_png, query, self.body, PNG, self.timeout_s)
+        """The same call, answered with a picture."""
+        query = self.query if scale is None else {**self.query, "scale": scale}
+        return replace(self, read=read_png, query=query, accept=PNG)  # type: ignore[arg-type, return-value]
 
 
-Build: TypeAlias = Callable[[Sequence[bytes]], Call[list[T]]]
-"""Makes the call for the images of one request; the answer has an outcome for each image."""
+def read_answer(kind: type[T]) -> Callable[[bytes], T]:
+    """Return the function that reads an answer of this kind."""
+    if kind is Image.Image:
+        return read_png  # type: ignore[return-value]  # T is an image
+    return lambda content: from_json(kind, parse_json(content))
 
 
-def call(
-    method: str,
-    path: str,
-    kind: type[T],
-    query: Mapping[str, Any],
-    body: Mapping[str, Any] | None = None,
-    *,
-    timeout_s: float | None = None,
-) -> Call[T]:
-    """A call that is answered with JSON of this kind; parameters that are None are left out."""
-    read = partial(_read_json, kind)
-    return Call(method, path, read, _given(query), body or {}, timeout_s=timeout_s)
-
-
-def picture(
-    method: str,
-    path: str,
-    query: Mapping[str, Any],
-    body: Mapping[str, Any] | None = None,
-    *,
-    timeout_s: float | None = None,
-) -> Call[Image.Image]:
-    """A call that is answered with a picture."""
-    return Call(method, path, read_png, _given(query), body or {}, PNG, timeout_s)
-
-
-def outcomes(
-    path: str,
-    member: str,
-    kinds: tuple[type[T], type[Failed]],
-    query: Mapping[str, Any],
-    *,
-    timeout_s: float | None = None,
-) -> Build[T | Failed]:
-    """Makes calls whose answers list an outcome for each image.
+def read_outcomes(
+    member: str, kind: type[T], failed: type[Failed]
+) -> Callable[[bytes], list[T | Failed]]:
+    """Return the function that reads an outcome for each image.
 
     Args:
-        path: of the route.
-        member: the list. The other members of the answer are added to each outcome.
-        kinds: of an outcome, and of one that has a problem.
+        member: the list of outcomes. The other members of the answer are added to each outcome.
+        kind: of an outcome.
+        failed: of an outcome that has a problem.
     """
-    read = partial(_read_outcomes, member, kinds)
 
-    def build(images: Sequence[bytes]) -> Call[list[T | Failed]]:
-        return Call("POST", path, read, _given(query), with_images(*images), JSON, timeout_s)
+    def read(content: bytes) -> list[T | Failed]:
+        answer = parse_json(content)
+        try:
+            shared = {name: value for name, value in answer.items() if name != member}
+            outcomes = [{**shared, **outcome} for outcome in answer[member]]
+        except (AttributeError, KeyError, TypeError) as error:
+            raise InvalidAnswer(f"these are no {member} of a CapsNet service") from error
+        return [
+            from_json(failed if "problem" in outcome else kind, outcome) for outcome in outcomes
+        ]
 
-    return build
-
-
-def with_images(*images: bytes) -> dict[str, Any]:
-    """A body of image files."""
-    if len(images) == 1:
-        return {"content": images[0], "headers": {"Content-Type": "application/octet-stream"}}
-    return {"files": [("file", (str(place), one)) for place, one in enumerate(images)]}
-
-
-def with_poses(poses: ArrayLike, *, label: int) -> dict[str, Any]:
-    """A body of one pose (D,) or several (N, D)."""
-    values = np.asarray(poses, np.float64)
-    name = "pose" if values.ndim == 1 else "poses"
-    return {"json": {name: values.tolist(), "label": int(label)}}
-
-
-def part(value: object) -> str:
-    """One part of a path."""
-    return quote(str(value), safe="")
-
-
-def _given(query: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that have a value; several values as a list."""
-    return {
-        name: list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
-        for name, value in query.items()
-        if value is not None
-    }
-
-
-def _read_json(kind: type[T], content: bytes) -> T:
-    return from_json(kind, parse_json(content))
-
-
-def _read_outcomes(
-    member: str, kinds: tuple[type[T], type[Failed]], content: bytes
-) -> list[T | Failed]:
-    answer, (kind, failed) = parse_json(content), kinds
-    try:
-        beside = {name: value for name, value in answer.items() if name != member}
-        each = [{**beside, **one} for one in answer[member]]
-    except (AttributeError, KeyError, TypeError) as error:
-        raise InvalidAnswer(f"these are no {member} of a CapsNet service") from error
-    return [from_json(failed if "problem" in one else kind, one) for one in each]
-
-
-def former(name: str, method: M) -> M:
-    """The method under the name of the last release, with a `DeprecationWarning` at each call."""
-    text = f"{name} is a former name of {method.__name__}, which works for one release more"
-
-    @wraps(method)
-    def renamed(*given: Any, **options: Any) -> Any:
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
-        return method(*given, **options)
-
-    renamed.__deprecated__ = text  # type: ignore[attr-defined]
-    return cast("M", renamed)
+    return read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import httpx
@@ -13,18 +13,12 @@ import stamina
 from PIL import Image
 from typing_extensions import Self
 
-from capsnet._generated import (
-    AsyncCapsNetMethods,
-    AsyncDrawingsMethods,
-    CapsNetMethods,
-    DrawingsMethods,
-    Limits,
-)
-from capsnet.calls import Build, Call
+from capsnet import background
+from capsnet._generated import Limits, Methods, ViewMethods
+from capsnet.calls import Call
 from capsnet.deadline import Deadline
 from capsnet.errors import DeadlineExceeded, Problem
 from capsnet.images import ImageLike, is_one, read_image, read_on_thread
-from capsnet.network import DeadlineTransport
 from capsnet.transport import (
     GRACE_S,
     Content,
@@ -42,122 +36,8 @@ from capsnet.transport import (
 T = TypeVar("T")
 
 
-class CapsNet(CapsNetMethods):
-    """A client that waits for its answers. Threads may share it; `with` closes its connections.
-
-    If the service is busy (429, 503), the client waits for `Retry-After` and repeats the request,
-    within the deadline. After any other error, it does not repeat the request.
-
-    Args:
-        url: address of the service; by default `CAPSNET_URL`, else http://localhost:8000.
-        api_key: the key, if the service needs one.
-        timeout_s: deadline of each request, its repetitions included.
-        connections: the number of requests at the same time, for many images.
-        bulk: whether the service may compute all other requests first.
-
-    Raises:
-        Problem: the service refused a request or could not answer it.
-        DeadlineExceeded: there was no answer in time.
-        Unreachable: nothing listens at the url.
-        InvalidAnswer: the answer ended early, or is not that of a CapsNet service.
-        ValueError: the url is not valid; raised by the constructor.
-    """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        api_key: str | None = None,
-        timeout_s: float = 30.0,
-        connections: int = 4,
-        bulk: bool = False,
-    ) -> None:
-        self.timeout_s = timeout_s
-        self.connections = connections
-        options = client_options(url, api_key, bulk=bulk)
-        transport = DeadlineTransport(options["base_url"])
-        self._http = httpx.Client(**options, transport=transport)
-        self._limits: Limits | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"CapsNet({self.url!r})"
-
-    @property
-    def url(self) -> str:
-        """The service's address."""
-        return str(self._http.base_url)
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._http.close()
-
-    def draw(self, scale: int | None = None) -> Drawings:
-        """Pictures instead of numbers: `capsnet.draw(scale=8).sweep("4.png")`.
-
-        Args:
-            scale: each pixel becomes scale x scale.
-        """
-        return Drawings(self, scale)
-
-    def _send_one_or_all(self, images: Any, build: Build[T]) -> T | list[T]:
-        if is_one(images):
-            return only(self._send(build([read_image(images)])))
-        return list(self._send_each(images, build))
-
-    def _send_each(self, images: Iterable[ImageLike], build: Build[T]) -> Iterator[T]:
-        self._limits = self._limits or self.models().limits
-        waiting: deque[Future[list[T]]] = deque()
-        with ThreadPoolExecutor(self.connections, "capsnet") as pool:
-            try:
-                for batch in form_batches(images, self._limits):
-                    waiting.append(pool.submit(self._send_batch, batch, build))
-                    if len(waiting) > self.connections:
-                        yield from waiting.popleft().result()
-                while waiting:
-                    yield from waiting.popleft().result()
-            finally:
-                for one in waiting:
-                    one.cancel()
-
-    def _send_batch(self, images: list[bytes], build: Build[T]) -> list[T]:
-        try:
-            return self._send(build(images))
-        except Problem as problem:
-            if not too_large_together(images, problem):
-                return failed(images, problem)
-        half = len(images) // 2
-        first = self._send_batch(images[:half], build)
-        return first + self._send_batch(images[half:], build)
-
-    def _send(self, call: Call[T]) -> T:
-        deadline = Deadline(self.timeout_s if call.timeout_s is None else call.timeout_s)
-        for attempt in stamina.retry_context(deadline.pause_s, attempts=None, timeout=None):
-            with attempt, translated(self._http.base_url, deadline.timeout_s):
-                arguments = request_arguments(call, deadline, moments=True)
-                with self._http.stream(**arguments) as response:
-                    content = Content(response, deadline)
-                    for part in response.iter_raw():
-                        content.append(part)
-                return read_response(call, response, content.read())
-        raise AssertionError("the last attempt raises")
-
-
-class AsyncCapsNet(AsyncCapsNetMethods):
-    """The same client for asyncio. Await its methods; `async with` closes its connections.
-
-    Args:
-        url: see `CapsNet`, also for the exceptions.
-        api_key: see `CapsNet`.
-        timeout_s: see `CapsNet`.
-        connections: see `CapsNet`.
-        bulk: see `CapsNet`.
-    """
+class _Client(Methods):
+    """What both clients are made of: connections, and the coroutines that use them."""
 
     def __init__(
         self,
@@ -173,65 +53,27 @@ class AsyncCapsNet(AsyncCapsNetMethods):
         self._http = httpx.AsyncClient(**client_options(url, api_key, bulk=bulk))
         self._limits: Limits | None = None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
     def __repr__(self) -> str:
-        return f"AsyncCapsNet({self.url!r})"
+        return f"{type(self).__name__}({self.url!r})"
 
     @property
     def url(self) -> str:
         """The service's address."""
         return str(self._http.base_url)
 
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._http.aclose()
-
-    def draw(self, scale: int | None = None) -> AsyncDrawings:
-        """Pictures instead of numbers: `await capsnet.draw(scale=8).sweep("4.png")`.
-
-        Args:
-            scale: each pixel becomes scale x scale.
-        """
-        return AsyncDrawings(self, scale)
-
-    async def _send_one_or_all(self, images: Any, build: Build[T]) -> T | list[T]:
-        if is_one(images):
-            return only(await self._send(build([await read_on_thread(images)])))
-        return [one async for one in self._send_each(images, build)]
-
-    async def _send_each(self, images: Iterable[ImageLike], build: Build[T]) -> AsyncIterator[T]:
-        self._limits = self._limits or (await self.models()).limits
-        waiting: deque[asyncio.Task[list[T]]] = deque()
+    async def _request_batch(self, images: list[bytes], call: Call[list[T]]) -> list[T]:
+        """The outcomes of the images of one request, or of its halves if it is too large."""
         try:
-            async for batch in form_batches_on_threads(images, self._limits):
-                waiting.append(asyncio.ensure_future(self._send_batch(batch, build)))
-                if len(waiting) >= self.connections:
-                    for one in await waiting.popleft():
-                        yield one
-            while waiting:
-                for one in await waiting.popleft():
-                    yield one
-        finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
-
-    async def _send_batch(self, images: list[bytes], build: Build[T]) -> list[T]:
-        try:
-            return await self._send(build(images))
+            return await self._request(call.with_images(images))
         except Problem as problem:
             if not too_large_together(images, problem):
                 return failed(images, problem)
         half = len(images) // 2
-        first = await self._send_batch(images[:half], build)
-        return first + await self._send_batch(images[half:], build)
+        first = await self._request_batch(images[:half], call)
+        return first + await self._request_batch(images[half:], call)
 
-    async def _send(self, call: Call[T]) -> T:
+    async def _request(self, call: Call[T]) -> T:
+        """The answer to a call, whose images are bytes; a busy service is asked again."""
         deadline = Deadline(self.timeout_s if call.timeout_s is None else call.timeout_s)
         async for attempt in stamina.retry_context(deadline.pause_s, attempts=None, timeout=None):
             with attempt, translated(self._http.base_url, deadline.timeout_s):
@@ -254,7 +96,127 @@ class AsyncCapsNet(AsyncCapsNetMethods):
         return read_response(call, response, content.read())
 
 
-class Drawings(DrawingsMethods):
+class CapsNet(_Client):
+    """A client that waits for its answers. Threads may share it; `with` closes its connections.
+
+    If the service is busy (429, 503), the client waits for `Retry-After` and repeats the request,
+    within the deadline. After any other error, it does not repeat the request.
+
+    Args:
+        url: address of the service; by default `CAPSNET_URL`, else http://localhost:8000.
+        api_key: the key, if the service needs one.
+        timeout_s: deadline of each request, its repetitions included.
+        connections: the number of requests at the same time, for many images.
+        bulk: whether the service may compute all other requests first.
+
+    Raises:
+        Problem: the service refused a request or could not answer it.
+        DeadlineExceeded: there was no answer in time.
+        Unreachable: nothing listens at the url.
+        InvalidAnswer: the answer ended early, or is not that of a CapsNet service.
+        ValueError: the url is not valid; raised by the constructor.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        background.wait(self._http.aclose())
+
+    def draw(self, scale: int | None = None) -> Drawings:
+        """Pictures instead of numbers: `capsnet.draw(scale=8).sweep("4.png")`.
+
+        Args:
+            scale: each pixel becomes scale x scale.
+        """
+        return Drawings(self, scale)
+
+    def _send(self, call: Call[T]) -> T:
+        return background.wait(self._request(call.with_images([*map(read_image, call.images)])))
+
+    def _send_one_or_all(self, images: Any, call: Call[list[T]]) -> T | list[T]:
+        if is_one(images):
+            return only(self._send(call.with_images([images])))
+        return list(self._send_each(images, call))
+
+    def _send_each(self, images: Iterable[ImageLike], call: Call[list[T]]) -> Iterator[T]:
+        self._limits = self._limits or self.models().limits
+        waiting: deque[Future[list[T]]] = deque()
+        try:
+            for batch in form_batches(images, self._limits):
+                waiting.append(background.submit(self._request_batch(batch, call)))
+                if len(waiting) >= self.connections:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+class AsyncCapsNet(_Client):
+    """The same client for asyncio. Await its methods; `async with` closes its connections.
+
+    Args:
+        url: see `CapsNet`, also for the exceptions.
+        api_key: see `CapsNet`.
+        timeout_s: see `CapsNet`.
+        connections: see `CapsNet`.
+        bulk: see `CapsNet`.
+    """
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    def draw(self, scale: int | None = None) -> AsyncDrawings:
+        """Pictures instead of numbers: `await capsnet.draw(scale=8).sweep("4.png")`.
+
+        Args:
+            scale: each pixel becomes scale x scale.
+        """
+        return AsyncDrawings(self, scale)
+
+    async def _send(self, call: Call[T]) -> T:
+        contents = [await read_on_thread(image) for image in call.images]
+        return await self._request(call.with_images(contents))
+
+    async def _send_one_or_all(self, images: Any, call: Call[list[T]]) -> T | list[T]:
+        if is_one(images):
+            return only(await self._send(call.with_images([images])))
+        return [outcome async for outcome in self._send_each(images, call)]
+
+    async def _send_each(
+        self, images: Iterable[ImageLike], call: Call[list[T]]
+    ) -> AsyncIterator[T]:
+        self._limits = self._limits or (await self.models()).limits
+        waiting: deque[asyncio.Task[list[T]]] = deque()
+        try:
+            async for batch in form_batches_on_threads(images, self._limits):
+                waiting.append(asyncio.ensure_future(self._request_batch(batch, call)))
+                if len(waiting) >= self.connections:
+                    for outcome in await waiting.popleft():
+                        yield outcome
+            while waiting:
+                for outcome in await waiting.popleft():
+                    yield outcome
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+
+class Drawings(ViewMethods):
     """Pictures that the service draws; parameters are those of the client's methods."""
 
     def __init__(self, client: CapsNet, scale: int | None) -> None:
@@ -264,7 +226,7 @@ class Drawings(DrawingsMethods):
         return self._client._send(call.drawn(self._scale))  # noqa: SLF001  of one module
 
 
-class AsyncDrawings(AsyncDrawingsMethods):
+class AsyncDrawings(ViewMethods):
     """Pictures to await; parameters are those of the client's methods."""
 
     def __init__(self, client: AsyncCapsNet, scale: int | None) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, TypeVar
 
 import httpx
+import numpy as np
 
 from capsnet._generated import FailedPrediction, Limits
 from capsnet.answers import parse_json
@@ -53,31 +54,49 @@ def client_options(url: str | None, api_key: str | None, *, bulk: bool = False) 
         raise ValueError(f"{base_url} is no URL: {error}") from error
 
 
-def request_arguments(
-    call: Call[Any], deadline: Deadline, *, moments: bool = False
-) -> dict[str, Any]:
+def request_arguments(call: Call[Any], deadline: Deadline) -> dict[str, Any]:
     """The arguments of httpx's `request`.
 
     Args:
-        call: the request.
+        call: the request; its images are bytes.
         deadline: the deadline of its answer.
-        moments: whether the transport takes moments for timeouts, as `DeadlineTransport` does.
 
     Raises:
         DeadlineExceeded: no time is left.
     """
     left_s = deadline.left_s()
-    body = dict(call.body)
     headers = {
-        **body.pop("headers", {}),
         "Accept": call.accept if call.accept != PNG else f"{PNG}, application/problem+json;q=0.1",
         "X-Request-Timeout": f"{max(left_s, 0.001):.3f}",
     }
-    timeout = httpx.Timeout(left_s + GRACE_S)
-    if moments:
-        timeout = httpx.Timeout(deadline.end + GRACE_S, pool=left_s + GRACE_S)
-    arguments = {"method": call.method, "url": call.path.lstrip("/"), "headers": headers}
-    return {**arguments, "params": call.query, "timeout": timeout, **body}
+    body: dict[str, Any] = {}
+    if call.json:
+        body["json"] = _write_json(call.json)
+    elif len(call.images) == 1:
+        body["content"] = call.images[0]
+        headers["Content-Type"] = "application/octet-stream"
+    elif call.images:
+        body["files"] = [("file", (str(n), image)) for n, image in enumerate(call.images)]
+    return {
+        "method": call.verb,
+        "url": call.path.lstrip("/"),
+        "headers": headers,
+        "params": {name: _query_value(value) for name, value in call.query.items()},
+        "timeout": httpx.Timeout(left_s + GRACE_S),
+        **body,
+    }
+
+
+def _query_value(value: Any) -> Any:
+    """A value, or a list of several: httpx writes a list as a parameter for each of its values."""
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+
+
+def _write_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """A body of JSON, in which `poses` is one (D,) or several (N, D)."""
+    poses = np.asarray(parameters["poses"], np.float64)
+    name = "pose" if poses.ndim == 1 else "poses"
+    return {name: poses.tolist(), "label": int(parameters["label"])}
 
 
 class Content:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
-from model.views.former import former
-
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
@@ -500,5 +498,3 @@ class ViewMethods:
         return self._ask(
             VIEW, (image,), {"count": count, "target": target, "fit": fit, "polarity": polarity}
         )
-
-    trajectory = former("trajectory", equivariance)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, get_overloads
+from typing import Any
 
 import httpx
 import numpy as np
@@ -364,9 +365,10 @@ def test_what_is_required_needs_no_name(capsnet: CapsNet) -> None:
     assert capsnet.decode(POSE, 4).to_dict() == capsnet.decode(POSE, label=4).to_dict()
 
 
-@pytest.mark.parametrize("kind", [CapsNet, AsyncCapsNet])
-def test_one_image_and_several_have_a_signature_each(kind: type) -> None:
-    """An editor knows which of both answers comes."""
-    shown = [inspect.signature(one) for one in get_overloads(kind.classify)]  # type: ignore[attr-defined]
-    answers = [one.return_annotation for one in shown]
-    assert ["Prediction", "list[Prediction | FailedPrediction]"] == answers
+def test_a_forked_process_asks_by_itself(capsnet: CapsNet) -> None:
+    """Threads do not survive a fork, so the child starts its own event loop."""
+    capsnet.models()
+    child = os.fork()
+    if not child:
+        os._exit(0 if CapsNet(capsnet.url, timeout_s=5).models().models else 1)
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -175,23 +175,6 @@ def test_poses_are_decoded_from_a_file(run: Run, tmp_path: Path) -> None:
     assert 2 == len(json.loads(result.stdout)["images"])
 
 
-def test_options_of_the_last_release_are_still_taken(run: Run) -> None:
-    """They are called as the route's parameters now."""
-    now = run("sweep", FOUR, "--dims", "3", "--start", "0", "--stop", "0.1", "--json")
-    former = run("sweep", FOUR, "--dim", "3", "--from", "0", "--to", "0.1", "--json")
-    assert (Exit.OK, json.loads(now.stdout)) == (former.exit_code, json.loads(former.stdout))
-
-
-def test_a_former_command_still_answers_and_says_so(run: Run) -> None:
-    """`trajectory` has the answer of `equivariance`, and a warning on stderr."""
-    options = (FOUR, "--transform", "scale", "--steps", "3", "--json")
-    now = run("equivariance", *options)
-    former = run("trajectory", *options)
-    assert (Exit.OK, json.loads(now.stdout)) == (former.exit_code, json.loads(former.stdout))
-    assert "deprecated" in former.stderr
-    assert "trajectory" not in run("--help").stdout
-
-
 def test_the_version_is_shown() -> None:
     """That of the distribution."""
     assert f"capsnet {version('capsnet-client')}\n" == CliRunner().invoke(app, "--version").stdout

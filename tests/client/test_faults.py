@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 
 from capsnet import AsyncCapsNet, CapsNet, DeadlineExceeded, InvalidAnswer, Problem, Unreachable
-from capsnet._generated import CapsNetMethods
+from capsnet._generated import Methods
 from capsnet.answers import Answer, from_json, read_png
 from tests.attack.files import square_png
 from tests.client.conftest import Serve, answer, problem
@@ -35,7 +35,6 @@ MODELS = answer(
 IMAGE = b"\x89PNG"
 LEAST = {
     "ImageLike": IMAGE,
-    "Any": IMAGE,
     "ArrayLike": [0.0, 0.1],
     "int": 3,
     "float": 0.1,
@@ -47,8 +46,8 @@ CALLS: dict[str, list[Any]] = {
         for one in inspect.signature(method).parameters.values()
         if one.default is one.empty and one.name != "self"
     ]
-    for name, method in vars(CapsNetMethods).items()
-    if not name.startswith("_") and name != "classify_each"
+    for name, method in inspect.getmembers(Methods, inspect.isfunction)
+    if name != "classify_each"
 }
 """Every method, with what it needs at least."""
 
@@ -69,7 +68,6 @@ def await_call(url: str, name: str = "models", **options: Any) -> Any:
     return asyncio.run(run())
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*is a former name of:DeprecationWarning")
 BOTH = pytest.mark.parametrize("ask", [call, await_call])
 EVERY = pytest.mark.parametrize("name", CALLS)
 SOME = pytest.mark.parametrize("name", ["classify", "models", "reconstruct", "segment"])

@@ -64,19 +64,3 @@ def test_pairs_have_two_answers(capsnet: CapsNet) -> None:
     if "neighbours" not in capsnet.model("multimnist-attention")["offers"]:
         with pytest.raises(CapsNetError, match="does not offer neighbours"):
             capsnet.neighbours(pair, model="multimnist-attention")
-
-
-def test_a_former_name_answers_with_a_warning(capsnet: CapsNet) -> None:
-    """The plain and the asynchronous client, and drawings, still have `trajectory`."""
-
-    async def ask(url: str) -> Any:
-        async with AsyncCapsNet(url) as other:
-            return await other.trajectory(FOUR, steps=2)
-
-    expected = capsnet.equivariance(FOUR, steps=2).to_dict()
-    with pytest.warns(DeprecationWarning, match="former name of equivariance"):
-        assert expected == capsnet.trajectory(FOUR, steps=2).to_dict()
-    with pytest.warns(DeprecationWarning, match="one release more"):
-        assert expected == asyncio.run(ask(capsnet.url)).to_dict()
-    with pytest.warns(DeprecationWarning, match="former name of equivariance"):
-        assert isinstance(capsnet.draw().trajectory(FOUR, steps=2), Image.Image)

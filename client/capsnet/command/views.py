@@ -40,8 +40,6 @@ _SHARED: dict[str, Option] = {
     "as_json": (AsJson, False),
     "output": (Output, None),
 }
-_FORMER = {"dims": "--dim", "start": "--from", "stop": "--to"}
-"""Options of the last release, which this one still takes."""
 _DEFAULTS = {("routing", "detail"): False}
 """Of options; others are the service's."""
 
@@ -55,12 +53,10 @@ def add_views(app: typer.Typer, generated: ModuleType, shows: dict[str, Show], s
         shows: displays by hand, by method.
         show: that of all others.
     """
-    for name, method in vars(generated.DrawingsMethods).items():
-        if name.startswith("_"):
-            continue
-        view, is_former = method.__name__, hasattr(method, "__deprecated__")
-        command = _view_command(view, generated, shows.get(view, show))
-        app.command(name.replace("_", "-"), hidden=is_former, deprecated=is_former)(command)
+    for name in vars(generated.ViewMethods):
+        if not name.startswith("_"):
+            command = _view_command(name, generated, shows.get(name, show))
+            app.command(name.replace("_", "-"))(command)
 
 
 def read(path: Path) -> bytes:
@@ -79,7 +75,7 @@ def check_either(*, as_json: bool, output: Path | None) -> None:
 
 
 def _view_command(name: str, generated: ModuleType, show: Show) -> Callable[..., None]:
-    method = getattr(generated.CapsNetMethods, name)
+    method = getattr(generated.ViewMethods, name)
     kinds = get_type_hints(method)
     parameters = list(inspect.signature(method).parameters.values())[1:]
     files = {one.name: kinds[one.name] for one in parameters if _is_file(kinds[one.name])}
@@ -129,7 +125,7 @@ def _option(view: str, parameter: inspect.Parameter, kind: Any, method: Any, lim
         return Model, None
     texts = dict(re.findall(r"^ {4}(\w+): ((?:.+\n?)(?: {8}.+\n?)*)", _args(method), re.MULTILINE))
     text = " ".join(texts[name].split())
-    flags = [f"--{name.replace('_', '-')}", *([_FORMER[name]] if name in _FORMER else [])]
+    flags = [f"--{name.replace('_', '-')}"]
     least, most = limits.get(view, {}).get(name, (None, None))
     plain = _plain(kind)
     if plain is bool:
