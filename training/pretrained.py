@@ -26,6 +26,8 @@ MIN_PX, USUAL_PX = 96, 128
 _LICENCE = "Apache-2.0"
 """The licence of the package's weights, which are those that the TPU team of Google published."""
 _FEATURES = 64
+_VIEWS = 8
+"""The augmented forms of each picture, whose features are computed once."""
 _UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError)
 _BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 
@@ -87,7 +89,10 @@ def use_pretrained(recipe: Recipe, weights: PublishedWeights) -> Recipe:
             stem=stem,
             norm_first=True,
             primary="spatial",
+            pose="homogeneous",
         ),
+        frozen=(*recipe.frozen, "decoder"),
+        views=_VIEWS,
         pretrained=weights.origin,
     )
 

@@ -22,11 +22,13 @@ from model import find
 from model.bundle import MANIFEST, Bundle, BundleError
 from model.bundle.atomic_file import replacing
 from model.capsnet import Network, build
+from model.capsnet.codes import fit_codes
 from model.capsnet.pretrained import PretrainedNetwork
 from model.capsnet.stem import fit_whitening
 from model.capsnet.votes import Votes
 from model.capsnet.weights import read
 from model.preprocess import WHITE
+from training.data.augment import moved_copies
 from training.data.datasets import Examples
 from training.data.folder import digest_names
 from training.device import convolution_precision, device_name
@@ -258,6 +260,8 @@ class TrainingState:
         evenly = np.arange(min(count, _WHITENED)) * count // min(count, _WHITENED)
         some = plan.training.images[evenly]
         fit_whitening(self.network, torch.tensor(some, device=device).float() / WHITE)
+        if getattr(recipe.network, "pose", "routed") == "homogeneous":
+            fit_codes(self.network, *moved_copies(plan.training, recipe, device=device))
         matrices = matrices_of(
             self.network, convolutions=recipe.muon_rate > 0, votes=recipe.muon_votes > 0
         )

@@ -15,12 +15,14 @@ from torch import Tensor
 
 from model.capsnet import Network
 from training.device import Processes
+from training.frozen import remember_features
 from training.losses import Losses, total_loss
 from training.metrics import CLASS_ERROR, VALIDATION_ERROR, Meter, RunLog
 from training.recipes import Recipe
 from training.replay import Replay, Work
 from training.state import Plan, TrainingError, TrainingState
 from training.tasks import PREVIEW, TASKS
+from training.threads import ThreadChooser
 
 MIN_STEPS = 25
 """The fewest steps between validations where the best weights are kept: epochs may have fewer."""
@@ -81,6 +83,8 @@ class Trainer:
         self.error_percent: float | None = None
         """The error on held-out images at the last validation, in percent."""
         self._stop_percent: float | None = None
+        if device.type == "cpu":
+            remember_features(self.state.network, self.state.result)
         kind = TASKS[plan.recipe.task]
         self.task = kind(plan.recipe, plan.training, seed=plan.seed, device=device)
         replays = replay and device.type == "cuda" and processes.count == 1
@@ -120,6 +124,7 @@ class Trainer:
         stop_percent: float | None = None,
         save_every_s: float = 120,
         clock: Callable[[], float] = time.monotonic,
+        threads: ThreadChooser | None = None,
     ) -> bool:
         """Train until the recipe ends, the time is up or SIGTERM or SIGINT arrives.
 
@@ -131,6 +136,7 @@ class Trainer:
             stop_percent: the recipe counts as completed once the error on held-out images is no
                 larger; None never stops it.
             clock: seconds; looked at once in the beginning and once a step.
+            threads: chooses the number of CPU threads from step to step; None leaves it.
 
         Returns:
             whether the recipe was completed.
@@ -149,6 +155,8 @@ class Trainer:
                 self._validate(1)
             while not self.complete:
                 meter.add(self.step())
+                if threads is not None:
+                    threads.end_step()
                 logged = self.done_steps % log_every == 0 or self.complete
                 losses = meter.means() if logged else {}
                 now = clock()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from model.bundle import Layer
+from model.capsnet.codes import ClassCodes
 from model.capsnet.decoder import build_decoder
 from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.routing import attention
@@ -45,11 +46,17 @@ class AttentionConfig(NetworkConfig):
     """`depthwise` filters each channel by a kernel as large as the grid, so that each type is one
     capsule; `spatial` keeps a capsule of each type in every cell."""
     primary_dim: int = 8
+    pose: Literal["routed", "homogeneous"] = "routed"
+    """`routed`: routing finds the whole pose. `homogeneous`: it finds the length, and a code of the
+    image by the class's own components the direction (see `model.capsnet.codes`). Such a network
+    decodes with the same components, so that its decoder has no other sizes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.primary not in ("depthwise", "spatial"):
             raise ValueError("primary is depthwise or spatial")
+        if self.pose not in ("routed", "homogeneous"):
+            raise ValueError("pose is routed or homogeneous")
         _ = self.grid
         if isinstance(self.stem[0], Pretrained) and self.channels not in (1, 3):
             raise ValueError(f"a pretrained stem takes 1 or 3 channels, not {self.channels}")
@@ -124,7 +131,8 @@ class AttentionCapsNet(Network):
         self.prior = nn.Parameter(torch.zeros(config.num_classes, config.num_primary))
         """B, (K, I): the coupling bias, by the name that stored weights have."""
         self.routing = attention.Routing()
-        self.decoder = build_decoder(config)
+        homogeneous = config.pose == "homogeneous"
+        self.decoder = ClassCodes(config) if homogeneous else build_decoder(config)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -137,7 +145,10 @@ class AttentionCapsNet(Network):
         with torch.autocast(capsules.device.type, enabled=False):
             votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
             poses = self.routing(votes, self.prior)
-            return Encoding(length(poses), poses)
+            lengths = length(poses)
+            if isinstance(self.decoder, ClassCodes):
+                poses = self.decoder.poses(lengths, images)
+            return Encoding(lengths, poses)
 
     def norms(self, presence: Tensor) -> Tensor:
         """Return the norms (N, K) before the squash, of lengths (N, K)."""
@@ -146,7 +157,11 @@ class AttentionCapsNet(Network):
     def trace(self, images: Tensor) -> Trace[Tensor]:
         """Encode images (N, C, H, W) and keep the one iteration of routing."""
         primary = self.primary_capsules(images)
-        return Trace(self.routing.trace(self.votes(primary), self.prior, length(primary)))
+        trace = self.routing.trace(self.votes(primary), self.prior, length(primary))
+        if isinstance(self.decoder, ClassCodes):
+            poses = self.decoder.poses(trace.presence[:, -1], images)
+            trace = trace._replace(poses=poses.unsqueeze(1))
+        return Trace(trace)
 
     def primary_capsules(self, images: Tensor) -> Tensor:
         """Map images (N, C, H, W) to squashed capsules (N, I, primary_dim)."""

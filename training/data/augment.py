@@ -13,8 +13,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import product
 from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
 import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
@@ -31,6 +33,8 @@ NUMBERS = 4 + 2 * GRID * GRID
 """The random numbers of a distortion: rotation, height, width and shear, then displacements."""
 _MEAN_IMAGES = 5000
 """The mean colour that fills what is cut out is measured on this many images, or on all."""
+_COPIED = 300
+"""The images of each class that `moved_copies` takes, at most."""
 RESOLUTION = 1000
 """These random numbers are integers from -RESOLUTION to RESOLUTION."""
 _TURN = math.radians(20)
@@ -43,6 +47,9 @@ class Augmentation:
     """Settings that make batches of training images. A recipe adds those of learning."""
 
     batch_size: PositiveInt = 128
+    views: NonNegativeInt = 0
+    """Each image is moved, mirrored and distorted in so many ways, which repeat; 0: always anew.
+    A pretrained stem then computes each view once."""
     even_classes: bool = False
     """Each class makes up the same share of an epoch, however many images it has."""
     shift_px: NonNegativeInt = 2
@@ -193,25 +200,34 @@ class BatchStream(RowStream):
         Then, where images are distorted, how, and where they are erased, how large and where.
         """
         generator, recipe = self._generator(epoch), self._recipe
+        order = self._order(generator)
+        if recipe.views:  # by example, and the same for an example in each epoch of that view
+            moves, rest = self._augment(self._generator(-2 - epoch % recipe.views))
+            moves, rest = moves[order], rest[order]
+        else:
+            moves, rest = self._augment(generator)
+        flips = self._alternate(order, epoch) if recipe.flip_alternates else moves[:, 2:]
+        return torch.cat((order[:, None], moves[:, :2], flips, rest), dim=1)
+
+    def _augment(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Sample shift down and right and mirror flag (N, 3), then the other numbers (N, R)."""
+        recipe = self._recipe
         count, height, width = len(self), *self._images.shape[2:]
 
         def integers(low: int, high: int, columns: int = 1) -> Tensor:
             return torch.randint(low, high, (count, columns), generator=generator)
 
-        order = self._order(generator)
-        columns = [
-            order[:, None],
-            integers(-recipe.shift_px, recipe.shift_px + 1, 2),
-            self._alternate(order, epoch) if recipe.flip_alternates else integers(0, 2),
-        ]
+        shifts = integers(-recipe.shift_px, recipe.shift_px + 1, 2)
+        flips = torch.zeros_like(shifts[:, :1]) if recipe.flip_alternates else integers(0, 2)
+        rest = [torch.empty((count, 0), dtype=torch.int64)]
         if recipe.distorts:
-            columns.append(integers(-RESOLUTION, RESOLUTION + 1, NUMBERS))
+            rest.append(integers(-RESOLUTION, RESOLUTION + 1, NUMBERS))
         if recipe.cutout_px:
             side = torch.full((count, 1), recipe.cutout_px)
-            columns += [side, integers(0, height), integers(0, width)]
+            rest += [side, integers(0, height), integers(0, width)]
         if recipe.erase_px:
-            columns += [integers(0, recipe.erase_px + 1), integers(0, height), integers(0, width)]
-        return torch.cat(columns, dim=1)
+            rest += [integers(0, recipe.erase_px + 1), integers(0, height), integers(0, width)]
+        return torch.cat((shifts, flips), dim=1), torch.cat(rest, dim=1)
 
     def _order(self, generator: torch.Generator) -> Tensor:
         """The examples of an epoch (N,), in random order."""
@@ -234,6 +250,38 @@ class BatchStream(RowStream):
         """Mirror flags (N, 1): an image is mirrored if it was not in the epoch before."""
         first = torch.randint(0, 2, (len(order),), generator=self._generator(-1))
         return ((first + epoch) % 2)[order, None]
+
+
+def moved_copies(
+    examples: Examples, recipe: Augmentation, *, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Training images, and copies of them moved and mirrored as far as the recipe does.
+
+    The copies are where an image lies in the middle and at the four corners of its shifts.
+    Of a class with many images, some are taken, evenly spaced.
+
+    Returns:
+        images (N, C, H, W) float32 in [0, 1], and their labels (N,), int64.
+    """
+    chosen = np.concatenate(
+        [
+            members[np.linspace(0, len(members) - 1, min(len(members), _COPIED)).astype(int)]
+            for members in (
+                np.flatnonzero(examples.labels == label) for label in np.unique(examples.labels)
+            )
+        ]
+    )
+    images = torch.tensor(examples.images[chosen], device=device)
+    labels = torch.tensor(examples.labels[chosen], device=device)
+    reach = recipe.shift_px
+    corners = [(0, 0), *product((-reach, reach), repeat=2)] if reach else [(0, 0)]
+    copies = []
+    for corner in corners:
+        moved = torch.tensor([corner] * len(images), device=device)
+        copies.append(shift(images, moved, reach, recipe.pad))
+    if recipe.flip:
+        copies += [copy.flip(3) for copy in copies]
+    return torch.cat(copies).float() / WHITE, labels.repeat(len(copies))
 
 
 def shift(images: Tensor, shifts: Tensor, reach: int, pad: Pad = "zero") -> Tensor:
