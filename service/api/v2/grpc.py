@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -123,9 +122,8 @@ async def serve_grpc(app: ASGIApp, context: Context) -> AsyncIterator[None]:
         await context.has_bundles.wait()
         host, port = settings.host, settings.grpc_port
         try:
-            for address in addresses(host, port):
-                server.add_insecure_port(address)
-        except (OSError, RuntimeError):
+            server.add_insecure_port(listening_address(host, port))
+        except RuntimeError:
             context.fail(f"cannot listen on {host}:{port} for gRPC")
             return
         await server.start()
@@ -243,17 +241,9 @@ def _noting_end(left: asyncio.Event) -> Iterator[None]:
         left.set()
 
 
-def addresses(host: str, port: int) -> list[str]:
-    """All addresses of a host, as gRPC writes them: `127.0.0.1:9000`, `[::1]:9000`.
-
-    Raises:
-        OSError: the host is unknown.
-    """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return [
-        f"[{address[0]}]:{port}" if family == socket.AF_INET6 else f"{address[0]}:{port}"
-        for family, _, _, _, address in found
-    ]
+def listening_address(host: str, port: int) -> str:
+    """The address of a host as gRPC writes it: `127.0.0.1:9000`, `[::1]:9000`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def client_address(peer: str) -> tuple[str, int]:

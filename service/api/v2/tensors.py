@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import to_json
 
-from service.api.v2.numbers import Numbers, write_numbers
 from service.errors import InvalidParameter, MalformedRequest, TooLarge, unwrap
 from service.http.uploads import decode_base64
 
@@ -21,6 +21,8 @@ Tensor = NDArray[Any] | list[bytes]
 _DTYPES: dict[Datatype, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "INT64": np.dtype("<i8")}
 _PARSED: dict[Datatype, type[np.generic]] = {"FP32": np.float64, "INT64": np.int64}
 """What numbers in JSON are read as."""
+_NUMBERS: dict[Datatype, set[type]] = {"FP32": {int, float}, "INT64": {int}}
+"""The types of numbers in JSON, in which truth values are no numbers."""
 _BINARY_BYTES, _JSON_BYTES = 8, 22
 """The bytes of a value."""
 LENGTH = struct.Struct("<I")
@@ -88,7 +90,7 @@ class TensorSpec:
         array = np.frombuffer(content, dtype).reshape(rows, *self.row)
         return self._check(np.require(array, requirements="A"))
 
-    def from_json(self, data: list[Any] | Numbers, shape: list[int]) -> Tensor:
+    def from_json(self, data: list[Any], shape: list[int]) -> Tensor:
         """Read a tensor in JSON: nested lists or a flat one. Elements of BYTES are base64.
 
         Raises:
@@ -96,29 +98,37 @@ class TensorSpec:
             InvalidParameter: the values are not those of the shape and datatype, or out of range.
         """
         if self.datatype == "BYTES":
-            if isinstance(data, Numbers):
-                raise MalformedRequest("a picture is a base64 string", parameter=self.name)
             files = [
                 item[0] if isinstance(item, list) and len(item) == 1 else item for item in data
             ]
             if len(files) != shape[0]:
                 raise self.refuse(f"{shape[0]} elements are announced, not {len(files)}")
             return [unwrap(decode_base64(file)) for file in files]
-        if isinstance(data, list) and data:
-            raise self.refuse(f"data holds values that are not {self.datatype}")
-        try:
-            found = data.shape() if isinstance(data, Numbers) else [0]
-        except ValueError as error:
-            raise self.refuse(str(error)) from error
-        if isinstance(data, list) or found not in (shape, [math.prod(shape)]):
+        found, flat = self._flatten(data)
+        if found not in (shape, [math.prod(shape)]):
             raise self.refuse(f"data has the shape {tuple(found)}, not {tuple(shape)}")
         try:
-            values = data.to_array(math.prod(shape), _PARSED[self.datatype])
-        except ValueError as error:
+            values = np.array(flat, _PARSED[self.datatype])
+        except OverflowError as error:
             raise self.refuse(f"data holds values that are not {self.datatype}") from error
         with np.errstate(over="ignore"):  # what is no float32 is refused as out of range
             numbers = values.astype(_DTYPES[self.datatype])
         return self._check(numbers.reshape(shape[0], *self.row))
+
+    def _flatten(self, data: list[Any]) -> tuple[list[int], list[Any]]:
+        """The shape of nested lists, and their numbers."""
+        shape = [len(data)]
+        while (kinds := set(map(type, data))) == {list}:
+            lengths = set(map(len, data))
+            if len(lengths) > 1:
+                raise self.refuse("the lists in data differ in length or depth")
+            shape += lengths
+            data = list(chain.from_iterable(data))
+        if list in kinds:
+            raise self.refuse("the lists in data differ in length or depth")
+        if not kinds <= _NUMBERS[self.datatype]:
+            raise self.refuse(f"data holds values that are not {self.datatype}")
+        return shape, data
 
     def to_bytes(self, tensor: Tensor) -> bytes:
         """The tensor as it stands in a body."""
@@ -131,7 +141,7 @@ class TensorSpec:
         """The tensor as a flat list in JSON."""
         if isinstance(tensor, list):
             return to_json([item.decode() for item in tensor])
-        return write_numbers(tensor)
+        return to_json(tensor.ravel().tolist())
 
     def refuse(self, reason: str) -> InvalidParameter:
         """The problem with an input."""

@@ -30,7 +30,6 @@ from tests.serving import serve
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # generated for the protobuf before the one that runs
     import tritonclient.grpc as triton
-    from tritonclient.grpc import service_pb2
 
 MODEL = "mnist-compact"
 
@@ -56,27 +55,6 @@ def v2(service: httpx.Client, grpc_port: int) -> Iterator[triton.InferenceServer
     assert service.get("/readyz").is_success
     with triton.InferenceServerClient(f"127.0.0.1:{grpc_port}") as client:
         yield client
-
-
-@pytest.mark.parametrize("name", messages())
-def test_messages_are_the_published_ones(name: str) -> None:
-    """Names, numbers and types are those of the code that is generated from the .proto file."""
-    published = {**vars(service_pb2.ModelInferRequest), **vars(service_pb2.ModelInferResponse)}
-    published |= {**vars(service_pb2.ModelMetadataResponse), **vars(service_pb2)}
-
-    def fields(message: Any) -> dict[str, tuple[Any, ...]]:
-        return {
-            one.name: (
-                one.number,
-                one.type,
-                one.is_repeated,
-                one.message_type.name if one.message_type else None,
-                one.containing_oneof.name if one.containing_oneof else None,
-            )
-            for one in message.DESCRIPTOR.fields
-        }
-
-    assert fields(published[name]) == fields(messages()[name])
 
 
 def test_the_server_and_its_models_are_described(v2: triton.InferenceServerClient) -> None:

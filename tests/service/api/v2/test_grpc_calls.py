@@ -69,8 +69,7 @@ async def serving(
     context.budget = budget or context.budget
     context.has_bundles.set()
     async with serve_grpc(app, context):
-        (address,) = server.addresses(host, port)
-        channel = grpc.aio.insecure_channel(address)
+        channel = grpc.aio.insecure_channel(server.listening_address(host, port))
         channel_to.append(channel)
         await asyncio.wait_for(channel.channel_ready(), PATIENCE_S)
         yield port
