@@ -13,7 +13,6 @@ BUNDLE ?= $(PRESET)
 ARGS ?=
 CPU_VENV ?= runs/cpu
 SEEDS ?= 1 2 3
-KSERVE ?= runs/kserve
 REPLICAS ?= 1
 ENGINE ?= $(notdir $(shell command -v docker || command -v podman || echo docker))
 BASE ?= docker.io/library/python:3.13-slim
@@ -26,7 +25,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help install-training serve ray test test-cpu ray-test test-cuda check docs generate pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench attack lock sbom image image-test base-image kserve-check clean
+.PHONY: help install-training serve ray test test-cpu ray-test test-cuda check docs generate pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench attack lock sbom image image-test base-image clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -72,8 +71,7 @@ generate: $(VENV)/.dev ## Write what follows from the views: client, methods, ex
 	$(BIN)/python -m tools.examples
 	$(BIN)/python -m tools.docs_reference docs/reference
 
-pictures: $(VENV)/.dev ## Draw the diagrams anew, and the figures that the service draws.
-	$(BIN)/python -m tools.diagrams docs/pictures
+pictures: $(VENV)/.dev ## Draw the figures of the docs, by the service.
 	$(BIN)/python -m tools.figures docs/pictures
 
 train: $(VENV)/.dev ## Train PRESET (ARGS="--final --seed 2 --resume ...").
@@ -127,11 +125,6 @@ image-test: $(VENV)/.dev ## Run the end-to-end tests against a container of IMAG
 
 base-image: ## Make BASE from Debian's packages, where no registry answers (as root, with podman).
 	sh tools/base_image.sh $(BASE)
-
-kserve-check: ## Hold deploy/kserve against the models of KServe's SDK, in an environment of its own.
-	@$(PYTHON) -m venv $(KSERVE) && $(KSERVE)/bin/python -m pip install --quiet \
-		--requirement deploy/kserve/requirements.txt
-	$(KSERVE)/bin/python -W ignore tools/kserve_models.py deploy/kserve/inferenceservice.yaml
 
 bench: $(VENV)/.dev ## Load this service and a plain FastAPI service in turn (ARGS="--model mnist-compact ...").
 	$(BIN)/python -m benchmarks.load $(ARGS)

@@ -36,6 +36,9 @@ COPY benchmarks/README.md ./benchmarks/
 COPY examples/look-inside.ipynb ./examples/
 COPY tools/docs_site.py ./tools/
 COPY docs ./docs
+COPY client/capsnet ./client/capsnet
+COPY model/__init__.py model/loaded.py model/outputs.py ./model/
+COPY model/views ./model/views
 COPY model/bundles ./model/bundles
 RUN NO_MKDOCS_2_WARNING=1 PYTHONPATH=/mkdocs python3 -m mkdocs build --quiet --site-dir /site
 

@@ -18,7 +18,6 @@ from service.app import create_app
 from service.errors import Problem
 from service.pictures import SAMPLES
 from service.settings import Settings
-from tools.diagrams import save_all
 from tools.docs_reference import GENERATED, write_page
 from training.recipes import PRESETS
 
@@ -196,20 +195,6 @@ def test_a_decision_is_told_in_200_words(record: Path) -> None:
     assert len(record.read_text().split()) <= 200
 
 
-@pytest.fixture(scope="module")
-def diagrams(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All diagrams, drawn anew."""
-    folder = tmp_path_factory.mktemp("diagrams")
-    save_all(folder)
-    return folder
-
-
-def test_diagrams_are_those_of_their_source(diagrams: Path) -> None:
-    """`make pictures` would change nothing: networks are drawn with the sizes that they have."""
-    drawn = {path.name: path.read_text() for path in diagrams.iterdir()}
-    assert drawn == {path.name: path.read_text() for path in (DOCS / "pictures").glob("*.svg")}
-
-
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     """No page names a script, style, font or picture of another host."""
     loaded = re.compile(rf"<(?:script|link|img|iframe|source)\b[^>]*{_ELSEWHERE}[^>]*>")
@@ -232,7 +217,7 @@ def test_every_route_is_in_the_reference() -> None:
         for method in methods
     }
     assert {"POST /classify", "GET /metrics", "POST /models/reload", "GET /livez"} <= routes
-    found = set(re.findall(r"^## `(.*)`$", read("docs/reference/routes.md"), re.MULTILINE))
+    found = set(re.findall(r"^## `(.*)`$", read("docs/reference/api.md"), re.MULTILINE))
     assert routes == found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,14 +16,15 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from capsnet import _generated
 from capsnet.command.app import app as capsnet_app
 from service.app import create_app
 from service.settings import Settings
-from tools.docs_client import describe_client
-from tools.docs_model import describe_model
-from tools.docs_table import also, find_shared, table
 
+Row = tuple[str, ...]
 ROOT = Path(__file__).parent.parent
+_MANY = 4
+"""A row that so many lists have is shown once."""
 MARKER = "<!-- `make generate` writes what follows. -->"
 
 
@@ -51,11 +53,8 @@ def describe_routes() -> Iterator[str]:
         for method, operation in methods.items()
     ]
     parameters = {name: [_row(one) for one in it.get("parameters", ())] for name, it in operations}
-    fields = {name: list(_fields(operation, document)) for name, operation in operations}
     common = find_shared(parameters.values())
-    shared = find_shared(fields.values())
     yield from ("## Parameters of many routes", "", *table(("parameter", "values", ""), common))
-    yield from ("## Fields of many answers", "", *table(("field", "type", ""), shared))
     for name, operation in operations:
         words = [f"{operation['summary']}.", operation.get("description", "")]
         yield from (f"## `{name}`", "", " ".join(words), "")
@@ -64,26 +63,28 @@ def describe_routes() -> Iterator[str]:
         if own := [row for row in parameters[name] if row not in common]:
             yield from table(("parameter", "values", ""), own)
         yield from also(row[0] for row in parameters[name] if row in common)
-        if own := [row for row in fields[name] if row not in shared]:
-            yield from table(("response field", "type", ""), own)
-        yield from also(row[0] for row in fields[name] if row in shared and "." not in row[0])
-        answer = operation["responses"]["200"].get("content", {})
-        if "image/png" in answer:
-            yield from (f"PNG: {answer['image/png']['schema']['description']}", "")
+        yield from _answer(operation)
 
 
-def _fields(operation: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The rows of an operation's answer in JSON."""
-    answer = operation["responses"]["200"].get("content", {})
-    schema = answer.get("application/json", {}).get("schema")
-    return _members(schema, document) if schema else []
+def _answer(operation: dict[str, Any]) -> Iterator[str]:
+    """The schema of an answer, and what a PNG shows."""
+    content = operation["responses"]["200"].get("content", {})
+    reference = content.get("application/json", {}).get("schema", {}).get("$ref", "")
+    if name := reference.rpartition("/")[2]:
+        link = f"(python.md#capsnet._generated.{name})"
+        yield from (
+            f"Answer: [`{name}`]{link}" if name in _generated.__all__ else f"Answer: `{name}`",
+            "",
+        )
+    if "image/png" in content:
+        yield from (f"PNG: {content['image/png']['schema']['description']}", "")
 
 
 def _options(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
 
 
-def _row(parameter: dict[str, Any]) -> tuple[str, ...]:
+def _row(parameter: dict[str, Any]) -> Row:
     schema = parameter["schema"]
     words = [_values(_options(schema)[0])]
     if schema.get("default") is not None:
@@ -99,25 +100,6 @@ def _values(schema: dict[str, Any]) -> str:
     high = schema.get("maximum")
     bounds = f" {low} to {high}" if high is not None else f" from {low}" if low is not None else ""
     return str(schema.get("type", "")) + bounds
-
-
-def _members(schema: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The members of an answer, and those of the objects in it by their path."""
-    rows = []
-    name = schema.get("$ref", "").rpartition("/")[2]
-    whole = document["components"]["schemas"].get(name, schema)
-    for member, value in whole.get("properties", {}).items():
-        (inner, *_), brackets = _options(value), ""
-        while "items" in inner:
-            inner, brackets = inner["items"], brackets + "[]"
-        objects = [one for one in _options(inner) if "$ref" in one]
-        kinds = [one["$ref"].rpartition("/")[2] for one in objects] or [inner.get("type", "object")]
-        kind = f"({' or '.join(kinds)})" if len(kinds) > 1 else kinds[0]
-        rows.append((f"`{member}`", kind + brackets, value.get("description", "")))
-        for one in objects:
-            found = _members(one, document) if "ProblemDetails" not in one["$ref"] else []
-            rows += [(f"`{member}{brackets}.{name[1:]}", *rest) for name, *rest in found]
-    return rows
 
 
 def describe_commands() -> Iterator[str]:
@@ -158,7 +140,7 @@ def _leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield name, command
 
 
-def _option(one: Any) -> tuple[str, ...]:
+def _option(one: Any) -> Row:
     """The row of an option or argument."""
     given = ", ".join(f"`{option}`" for option in one.opts)
     if one.param_type_name == "argument":
@@ -167,12 +149,37 @@ def _option(one: Any) -> tuple[str, ...]:
     return given, "" if plain else f"`{one.default}`", getattr(one, "help", None) or ""
 
 
+def find_shared(lists: Iterable[Iterable[Row]]) -> list[Row]:
+    """The rows that four lists or more have, in the order of their first list."""
+    used = Counter(row for rows in lists for row in dict.fromkeys(rows))
+    return [row for row, count in used.items() if count >= _MANY]
+
+
+def also(names: Iterable[str]) -> Iterator[str]:
+    """A line with what is described elsewhere, or none."""
+    if shown := ", ".join(names):
+        yield from (f"Also {shown}.", "")
+
+
+def table(head: Row, rows: list[Row]) -> Iterator[str]:
+    """A table, line by line."""
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield f"| {' | '.join(_cell(text) for text in row)} |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    """Text on one line; outside of code, angle brackets are no tags."""
+    line = " ".join(text.replace("|", "/").split())
+    return line if "`" in line else line.replace("<", "&lt;")
+
+
 GENERATED = {
+    "api.md": describe_routes,
     "bundle.md": list_cards,
-    "client.md": describe_client,
     "command-line.md": describe_commands,
-    "load.md": describe_model,
-    "routes.md": describe_routes,
 }
 """What writes the end of each page."""
 

@@ -15,8 +15,6 @@ from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings
-from tools.error_speed import draw_error_speed
-from tools.novelty_figure import draw_novelty
 from tools.slider import ROUTE, save_slider
 
 FIGURES = {
@@ -58,8 +56,6 @@ def save_all(folder: Path) -> None:
         answer = client.post(ROUTE, content=picture, headers={"Content-Type": "image/png"})
         answer.raise_for_status()
         save_slider(answer.json(), picture, folder / "slider-4.webp")
-        draw_novelty(client, folder / "novelty.png")
-    draw_error_speed(folder / "error-speed.png")
 
 
 if __name__ == "__main__":

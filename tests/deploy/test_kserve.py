@@ -1,4 +1,4 @@
-"""The manifests in deploy/kserve, held against the code; `make kserve-check` asks KServe's SDK."""
+"""The manifests in deploy/kserve, held against the code."""
 
 from __future__ import annotations
 
