@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -16,6 +17,7 @@ import torch
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
 from model import open_bundle
 from model.bundle import Bundle, BundleError
@@ -23,8 +25,9 @@ from model.capsnet import build, family_of
 from training.advice import advise
 from training.answers import measure_presence, most_confused, recalls
 from training.data.datasets import DATASETS, load
-from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
+from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS
 from training.data.source import DatasetError, DownloadError
+from training.data.words import printable
 from training.device import DeviceError, choose_device, joined_processes
 from training.growth import MAX_PX
 from training.pretrained import (
@@ -36,7 +39,7 @@ from training.pretrained import (
 )
 from training.provenance import ProvenanceError, runs_of, unseen_by
 from training.python_file import PythonFileError, run_file
-from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override, recipe_of
+from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override
 from training.state import (
     CHECKPOINT,
     Checkpoint,
@@ -66,10 +69,17 @@ EXPECTED = (
 )
 """Errors that are printed as one line, without a traceback."""
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+
+class _TypedCommands(TyperGroup):
+    """Commands that know the words with which they were called."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[_WORDS] = list(args)
+        return super().parse_args(ctx, args)
+
+
+_WORDS = "training.words"
+app = typer.Typer(cls=_TypedCommands, no_args_is_help=True, pretty_exceptions_enable=False)
 console = Console()
 
 BundleName = Annotated[
@@ -121,6 +131,7 @@ def declare(
 
 @app.command()
 def train(
+    context: typer.Context,
     preset: Preset,
     *,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 1,
@@ -211,7 +222,8 @@ def train(
         pictures = training_data.pictures
         if pictures and final:
             pictures = replace(pictures, trained=(*pictures.trained, *pictures.held_out))
-        plan = Plan(recipe, seed, training, validation, directory, pictures, published)
+        command = typed_command(context.meta[_WORDS])
+        plan = Plan(recipe, seed, training, validation, directory, pictures, published, command)
         with plan.locked() if processes.leads else nullcontext():
             trainer = Trainer(
                 plan,
@@ -438,57 +450,6 @@ def analyse(
 
 
 @app.command()
-def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
-    """Measure the health of the capsules, on the images that `train` holds out without --final.
-
-    `analyse` does this too.
-    """
-    from training.analysis.bundle import analyse_health  # noqa: PLC0415  as above
-    from training.card import write_card  # noqa: PLC0415  as above
-    from training.evaluate import validation_examples  # noqa: PLC0415  as above
-
-    opened = open_bundle(bundle)
-    analysed = analyse_health(opened, validation_examples(opened, data_dir, folder=data))
-    write_card(analysed)
-    console.print_json(data=analysed.manifest.health and analysed.manifest.health.to_dict())
-
-
-@app.command()
-def eight_bits(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
-    """Add an encoder in 8 bits, measured on the images that `train` holds out without --final.
-
-    `analyse` does this too.
-    """
-    from training.analysis.bundle import analyse_eight_bits  # noqa: PLC0415  as above
-    from training.card import write_card  # noqa: PLC0415  as above
-
-    analysed = analyse_eight_bits(open_bundle(bundle), data_dir, folder=data)
-    write_card(analysed)
-    console.print_json(data=analysed.manifest.eight_bits)
-
-
-@app.command()
-def figure(
-    bundle: Annotated[str, typer.Argument(help="A bundle for pairs of digits: name or folder.")],
-    *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="PNG file to write.")],
-    columns: Annotated[int, typer.Option(min=1, help="Number of pairs to show.")] = 10,
-    data_dir: DataDir = _DATA,
-) -> None:
-    """Draw how a bundle separates pairs of the last training digits."""
-    from model.runtime import Runtime  # noqa: PLC0415  training itself needs no onnx
-    from training.evaluate import validation_examples  # noqa: PLC0415
-    from training.figures import draw_segmentation  # noqa: PLC0415
-
-    opened = open_bundle(bundle)
-    size, shift_px = opened.manifest.height, recipe_of(opened).shift_px
-    digits = validation_examples(opened, data_dir)
-    pairs = validation_pairs(digits, size=size, shift_px=shift_px)
-    draw_segmentation(Runtime(opened), pairs.part(slice(columns)), output)
-    console.print(f"wrote {output}")
-
-
-@app.command()
 def download(
     dataset: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")],
     *,
@@ -501,6 +462,15 @@ def download(
         str(len(load(DATASETS[dataset], split, data_dir).labels)) for split in ("train", "test")
     ]
     console.print(f"{dataset}: {' + '.join(counts)} images")
+
+
+def typed_command(words: Sequence[str]) -> str:
+    """The command as it was typed, for a card that others may read.
+
+    Of absolute paths, which may tell whose machine it was, only the last part is kept.
+    """
+    named = [re.sub(r"(?:^|(?<==))/.*", lambda path: Path(path[0]).name, word) for word in words]
+    return printable(shlex.join(["python", "-m", "training", *named]))
 
 
 def main() -> None:

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+import math
+from pathlib import Path
 from typing import Any, get_args
 
 import torch
+from markupsafe import Markup
+from scipy import stats
 
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest
-from model.bundle.dimensions import Factor, PoseDimension
-from model.bundle.neighbours import NeighbourImages
+from model.bundle.dimensions import Factor
 from model.capsnet import FAMILIES, build
-from training.card_sections import describe_confidence, describe_explained, describe_health
 from training.data.datasets import DATASETS
 from training.figures import MAX_WRONG
-from training.growth import fit_size
-from training.pretrained import PACKAGE, trained_from, use_pretrained
-from training.provenance import Run, TestRead, images_of, runs_of, unseen_by
-from training.recipes import PRESETS, Recipe, recipe_of
-from training.training_data import for_pictures
+from training.provenance import images_of, runs_of, unseen_by
+from training.recipes import recipe_of
+from training.templates import render
 
 CURVES, WRONG, SWEEP, ROUTING, ROC = (
     f"{name}.png" for name in ("curves", "wrong", "sweep", "routing", "roc")
 )
-
+CONFIDENCE, EXPLAINED, HEALTH = "confidence.png", "explained.png", "health.png"
+_PAGES = Path("../../../docs/explanation")
+"""Where the cards of shipped bundles find the definitions of what they measure."""
 _LIMITS = {
     "digits": "Trained on digits of US census clerks and students, centred and free of clutter.",
     "pairs": "Trained on two overlapping digits of different classes. It has seen neither single "
@@ -51,103 +50,44 @@ def write_card(bundle: Bundle) -> None:
 
     Sections without content, and figures that are not in the folder, are left out.
     """
-    text = "\n\n".join([f"# {bundle.manifest.name}", *_sections(bundle)])
-    (bundle.path / CARD).write_text(f"{text}\n")
-
-
-def _sections(bundle: Bundle) -> Iterator[str]:
-    manifest = bundle.manifest
-    shown = {path.name for path in bundle.path.glob("*.png")}
-    yield _facts(bundle)
-    yield "## Training"
-    yield from _training(bundle)
-    if CURVES in shown:
-        yield f"![training curves]({CURVES})"
-    yield "## Scores"
-    yield from _scores(manifest)
-    if WRONG in shown:
-        yield _WRONG.format(most=MAX_WRONG, file=WRONG)
-    yield from describe_confidence(bundle)
-    yield from describe_explained(bundle)
-    yield from describe_health(bundle)
-    if manifest.pose_dimensions:
-        yield _dimensions(manifest)
-    elif "decode" in manifest.offers and manifest.preprocess == "crop":
-        yield (
-            "## Pose dimensions\n\nThey have no names: those are found by moments of ink, which "
-            "photographs do not have. The sweeps show what the dimensions do."
-        )
-    if SWEEP in shown:
-        yield _SWEEP.format(file=SWEEP)
-    if ROUTING in shown:
-        yield _ROUTING.format(iterations=manifest.layers[-1].iterations, file=ROUTING)
-    if manifest.novelty:
-        yield _novelty(manifest, shown)
-    elif manifest.analysed_version and "decode" in manifest.offers and not manifest.mask_threshold:
-        yield _NO_NOVELTY
-    if said := manifest.neighbours:
-        yield _NEIGHBOURS.format(images=said.images, licence=_licence(said))
-    yield f"## Limits\n\n{_limits(manifest)}"
-
-
-_WRONG = """## Wrong answers
-
-The first {most}, or all if they are fewer, in the order of the images. Black: the label, with the
-presence of its class (of the less present one of two); coloured: the answer, likewise.
-
-![images with wrong answers]({file})"""
-_SWEEP = """## Sweeps
-
-Poses of two of the last training images, decoded with one dimension moved by the number above its
-column, the others unchanged (Sabour 2017, figure 4).
-
-![every pose dimension moved from -0.25 to 0.25]({file})"""
-_ROUTING = """## Routing
-
-How much each iteration changes, on average over training images, classes and capsules. The network
-was trained with {iterations}; where the curves do not fall, more iterations would not settle.
-
-![mean change by routing iteration]({file})"""
-
-
-def _facts(bundle: Bundle) -> str:
-    manifest, family = bundle.manifest, FAMILIES[bundle.manifest.family]
-    channels, height, width = manifest.image_shape
-    size_mb = (bundle.path / WEIGHTS).stat().st_size / 1e6
-    offers = {
-        "decode": "reconstruct, perturb and sweep poses",
-        "trace": "trace the routing",
-        "neighbours": "find the nearest training images",
-    }
-    task = "pairs of overlapping digits" if manifest.mask_threshold is not None else "images"
-    rows = {
-        "task": f"{task} of {manifest.num_classes} classes ({manifest.dataset}), {width}x{height} "
-        f"pixels, {'grey' if channels == 1 else 'colour'}",
-        "family": f"`{family.name}`: {family.title} ({family.source})",
-        "routed capsules": "; ".join(
-            f"{layer.capsules:,} into `{layer.name}` ({layer.types} "
-            f"types on a {layer.columns}x{layer.rows} grid, {layer.iterations} "
-            f"iteration{'s' * (layer.iterations > 1)})"
-            for layer in manifest.layers
+    manifest, recipe = bundle.manifest, recipe_of(bundle)
+    training = manifest.training
+    runs = runs_of(training)
+    seen, different = images_of(runs)
+    encoder, decoder = _count_parameters(bundle)
+    text = render(
+        "card.md",
+        manifest=manifest,
+        training={"pictures": None, "test_reads": (), **training},
+        metrics={**dict.fromkeys(("mirrored", "recalls", "shifts")), **manifest.metrics},
+        family=FAMILIES[manifest.family],
+        recipe=recipe,
+        run=runs[-1],
+        earlier_runs=runs[:-1],
+        examples=training["examples"],
+        examples_are="pairs" if recipe.task == "pairs" else "images",
+        epochs=min(runs[-1].images / training["examples"], recipe.epochs),
+        hours=sum(run.seconds for run in runs) / 3600,
+        devices=dict.fromkeys(device for run in runs for device in run.devices),
+        seen=seen,
+        different=different,
+        held_out=unseen_by(runs),
+        encoder_parameters=encoder,
+        decoder_parameters=decoder,
+        weights_mb=(bundle.path / WEIGHTS).stat().st_size / 1e6,
+        error=describe_error(manifest),
+        for_pairs=manifest.mask_threshold is not None,
+        dataset=DATASETS.get(manifest.neighbours.source) if manifest.neighbours else None,
+        limits=_limits(manifest),
+        class_counts=dict(
+            zip(manifest.class_names, _class_counts(manifest), strict=False),
         ),
-        "parameters": _parameters(bundle),
-        "weights": f"{size_mb:.1f} MB, version {manifest.version}",
-        "offers": ", ".join(["classify", *(offers[offer] for offer in manifest.offers)]),
-        "error": describe_error(manifest),
-    }
-    return "\n".join(
-        ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)]
+        link=lambda words, target: _link(bundle, words, target),
+        **_confidence(manifest),
+        **_dimensions(manifest),
+        **_figures(bundle),
     )
-
-
-def _parameters(bundle: Bundle) -> str:
-    with torch.device("meta"):
-        network = build(recipe_of(bundle).network)
-    total, decoder = (
-        sum(weight.numel() for name, weight in network.named_parameters() if name.startswith(part))
-        for part in ("", "decoder.")
-    )
-    return f"{total - decoder:,} in the encoder, {decoder:,} in the decoder"
+    (bundle.path / CARD).write_text(text)
 
 
 def describe_error(manifest: Manifest) -> str:
@@ -160,262 +100,82 @@ def describe_error(manifest: Manifest) -> str:
             low, high = metrics["interval_percent"]
             return (
                 f"{100 * errors / images:.2f} % of {images:,} {name} images "
-                f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong){_seeds(metrics)}"
+                f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong)"
             )
     if dataset not in DATASETS and not held_out_count:
         return "not measured: trained on all pictures of the folder"
     return "not measured yet: `python -m training evaluate`"
 
 
-def _seeds(metrics: Mapping[str, Any]) -> str:
-    """The mean test error over seeds, if several were trained."""
-    if not (seeds := metrics.get("seeds")):
-        return ""
-    mean, deviation = seeds["mean_percent"], seeds["deviation_percent"]
-    text = f"; mean of {seeds['count']} seeds {mean:.2f} ± {deviation:.2f} %"
-    if "interval_percent" in seeds:
-        low, high = seeds["interval_percent"]
-        text += f" (95 % interval {low:.2f} to {high:.2f} %)"
-    return text
+def coverage_range(count: int, coverage: float) -> tuple[float, float] | None:
+    """The coverage, over new images, that 95 % of calibrations on `count` images have.
 
-
-def _training(bundle: Bundle) -> Iterator[str]:
-    recipe, training = recipe_of(bundle), bundle.manifest.training
-    *before, own = runs = runs_of(training)
-    examples = training["examples"]
-    count = sum(training.get("pictures", {}).get("class_counts", ())) or examples
-    yield f"    {_command(recipe, runs, count)}"
-    planned = recipe.epochs
-    epochs = min(own.images / examples, planned)
-    hours = sum(run.seconds for run in runs) / 3600
-    devices = dict.fromkeys(device for run in runs for device in run.devices)
-    images = "pairs" if recipe.task == "pairs" else "images"
-    half = f"Half-finished: {planned:g} epochs were planned. " * (epochs < 0.99 * planned)
-    start = "; then ".join(
-        f"{run}" + (f", those that fit ({', '.join(run.taken)})" if run.taken else "")
-        for run in before
-    )
-    seen, different = images_of(runs)
-    again = f" Of {seen:,} {images} in all, {different:,} were different." * (seen > different)
-    yield (
-        f"{half}{own.steps:,} steps of {recipe.batch_size} {images} ({epochs:.1f} epochs of "
-        f"{examples:,}), seed {own.seed}, {hours:.2f} hours in all on "
-        f"{' and '.join(devices)}{_precision(own)}."
-        + (f" Started from the weights of {start}." if start else "")
-        + f" Kept are the weights of step {own.kept_step:,}." * (own.kept_step > 0)
-        + describe_origin(recipe)
-        + f"{again} The whole recipe is in `manifest.json`, the log in `metrics.jsonl`."
-    )
-
-
-def describe_origin(recipe: Recipe) -> str:
-    """The origin and licence of published weights, where the stem has some."""
-    if not recipe.pretrained:
-        return ""
-    slow = f"were trained with {recipe.pretrained_rate:g} times the rate of the others"
-    state = slow if recipe.pretrained_rate else "were not trained further"
-    return f" The stem's weights are published ({recipe.pretrained}) and {state}."
-
-
-def _precision(run: Run) -> str:
-    return f", convolutions in {' and '.join(run.convolutions)}" if run.convolutions else ""
-
-
-def _command(recipe: Recipe, runs: list[Run], count: int) -> str:
-    """The command that trains such a network again with today's preset.
-
-    Args:
-        count: training pictures of its folder, if it learnt from one.
+    It has a beta distribution (Vovk 2012; Angelopoulos and Bates 2021, section 3.2). None if so few
+    images only promise the set of all labels.
     """
-    *before, own = runs
-    preset, sizes = PRESETS.get(own.preset) or _same_network(recipe), list[str]()
-    if preset and own.dataset not in DATASETS:
-        if recipe.pretrained:
-            preset = use_pretrained(preset, trained_from(recipe))
-            sizes += [f"--stem {'pretrained' if PACKAGE in recipe.pretrained else 'FILE'}"]
-        usual, network = preset.network, recipe.network
-        sizes += ["--data FOLDER"]
-        sizes += [f"--channels {network.channels}"] * (network.channels != usual.channels)
-        sizes += [
-            f"--set network.{side}={getattr(network, side)}"
-            for side in ("height", "width")
-            if getattr(network, side) != getattr(usual, side)
-        ]
-        preset = fit_size(for_pictures(preset, count), network)
-    if preset is None or preset.network != recipe.network:
-        return f"# no preset makes this network: its recipe, {own.preset}, is in manifest.json"
-    words = [f"python -m training train {preset.name} --seed {own.seed}"]
-    words += ["--final"] * (not own.held_out) + sizes
-    words += [
-        f"--set {field.name}={_setting(getattr(recipe, field.name))}"
-        for field in fields(recipe)
-        if field.name not in ("name", "dataset", "network")
-        and getattr(recipe, field.name) != getattr(preset, field.name)
-    ]
-    if before:
-        words.append("--transfer RUN" if before[-1].taken else "--weights RUN")
-    return " ".join(words)
+    rank = math.ceil((count + 1) * coverage - 1e-9)
+    if rank > count:
+        return None
+    low, high = stats.beta.interval(0.95, rank, count + 1 - rank)
+    return float(low), float(high)
 
 
-def _same_network(recipe: Recipe) -> Recipe | None:
-    """The first preset of this network and data set: a run's own may have another name today."""
-    wanted = recipe.network, recipe.dataset
-    return next(
-        (preset for preset in PRESETS.values() if (preset.network, preset.dataset) == wanted), None
+def _count_parameters(bundle: Bundle) -> tuple[int, int]:
+    """The numbers of weights in the encoder and in the decoder."""
+    with torch.device("meta"):
+        network = build(recipe_of(bundle).network)
+    total, decoder = (
+        sum(weight.numel() for name, weight in network.named_parameters() if name.startswith(part))
+        for part in ("", "decoder.")
     )
+    return total - decoder, decoder
 
 
-def _setting(value: Any) -> str:
-    """The value as `training.recipes.override` reads it."""
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return value if isinstance(value, str) else json.dumps(value)
+def _class_counts(manifest: Manifest) -> tuple[int, ...]:
+    return tuple(manifest.training.get("pictures", {}).get("class_counts", ()))
 
 
-def _scores(manifest: Manifest) -> Iterator[str]:
-    metrics, rounding = manifest.metrics, manifest.rounding
-    yield f"{_sentence(describe_error(manifest))} {_sentence(metrics.get('protocol', ''))}".strip()
-    if mirrored := metrics.get("mirrored"):
-        yield (
-            "A second score, of the mean presence of each image and its mirror image: "
-            f"{mirrored['errors']:,} wrong (95 % interval of the error {_range(mirrored)} %)."
-        )
-    if (found := metrics.get("recalls")) and manifest.training.get("pictures"):
-        yield _recalls(found, manifest.training["pictures"], manifest.class_names)
-    if shifts := metrics.get("shifts"):
-        head = (
-            "| shift | pairs wrong (95 % interval) | digits missed | squared error of a digit | "
-            "IoU of masks | `count=auto` wrong for pairs, for single digits |"
-        )
-        rows = [
-            f"| {shift} | {scores['error_percent']:.2f} % ({_range(scores)}) | "
-            f"{scores['digit_error_percent']:.2f} % | "
-            f"{scores['squared_error']:.1f} | {scores['mask_iou']:.3f} | "
-            f"{scores['auto_pair_error_percent']:.1f} %, "
-            f"{scores['auto_single_error_percent']:.1f} % |"
-            for shift, scores in shifts.items()
-        ]
-        yield "\n".join([head, "|---|---|---|---|---|---|", *rows])
-    if reads := [TestRead(**read) for read in manifest.training.get("test_reads", ())]:
-        times = "once" if len(reads) == 1 else f"{len(reads)} times"
-        rows = [
-            f"| {read.date} | {read.version or 'unknown'} | {read.errors:,} |" for read in reads
-        ]
-        yield f"The test split was read {times} by the runs that made this network:"
-        yield "\n".join(["| date | version of the weights | wrong |", "|---|---|---|", *rows])
-    if rounding:
-        seen = "not " * bool(unseen_by(runs_of(manifest.training)))
-        yield (
-            f"Storing large weights in {rounding['stored_bits']} bits changed "
-            f"{rounding['answers_changed']} of {rounding['validation_images']:,} answers on the "
-            f"last training images (wrong before {rounding['errors_before']}, after "
-            f"{rounding['errors_after']}), which the network was {seen}trained on."
-        )
+def _confidence(manifest: Manifest) -> dict[str, Any]:
+    """How exact the coverage of sets can be, and the scores of each kind of images."""
+    confidence = manifest.confidence
+    if confidence is None:
+        return {"confidence": [], "coverage_widths": {}}
+    kinds = manifest.metrics.get("confidence") or {
+        "held-out images, cross-validated": confidence.cross_validated
+    }
+    ranges = {share: coverage_range(confidence.count, share) for share in (0.9, 0.95, 0.99)}
+    return {
+        "confidence": [{"kind": kind, **scores} for kind, scores in kinds.items()],
+        "coverage_widths": {
+            share: span and f"{100 * span[0]:.1f} to {100 * span[1]:.1f} %"
+            for share, span in ranges.items()
+        },
+    }
 
 
-def _recalls(
-    found: Sequence[Sequence[Any]], pictures: Mapping[str, Any], class_names: Sequence[str]
-) -> str:
-    """A table of the recall of each class, the lowest first."""
-    counts = dict(zip(class_names, pictures.get("class_counts", ()), strict=False))
-    rows = [
-        f"| {name} | {100 * right / images:.0f} % ({right:,} of {images:,}) | "
-        f"{counts.get(name, 'not recorded')} |"
-        for name, right, images in found
-    ]
-    head = "| class, the worst first | answered right | training pictures |"
-    return "\n".join([head, "|---|---|---|", *rows])
+def _dimensions(manifest: Manifest) -> dict[str, Any]:
+    dimensions = manifest.pose_dimensions
+    return {
+        "dimension_labels": sorted({dimension.label for dimension in dimensions}),
+        "named_dimensions": sum(dimension.is_named for dimension in dimensions),
+        "by_factor": any(dimension.name in get_args(Factor) for dimension in dimensions),
+    }
 
 
-def _range(scores: Mapping[str, Any]) -> str:
-    return "{:.2f} to {:.2f}".format(*scores["interval_percent"])
-
-
-def _dimensions(manifest: Manifest) -> str:
-    labels = sorted({dimension.label for dimension in manifest.pose_dimensions})
-    head = " | ".join(manifest.class_names[label] for label in labels)
-    rows = [
-        " | ".join([f"| {dim}", *(_cell(manifest.meaning(label, dim)) for label in labels)]) + " |"
-        for dim in range(manifest.class_dim)
-    ]
-    named = sum(dimension.is_named for dimension in manifest.pose_dimensions)
-    by_factor = any(one.name in get_args(Factor) for one in manifest.pose_dimensions)
-    table = "\n".join([f"| | {head} |", "|---" * (len(labels) + 1) + "|", *rows])
-    return f"""## Pose dimensions
-
-Rows are dimensions, columns classes: what the decoded image does as a dimension grows, and the
-share of the change that the name explains; *part* where at least half of the change lies in one
-part of the image, - where nothing that has a name explains 30 % of it. Names were chosen on some
-images and confirmed on others:
-{named} of {len(manifest.pose_dimensions)} dimensions have one.{_BY_FACTOR * by_factor}
-
-{table}"""
-
-
-_BY_FACTOR = """
-A dimension that follows a factor of the rendered objects (azimuth, elevation, size, lamp) is named
-after the factor where this explains 20 % of the change."""
-
-
-def _cell(one: PoseDimension | None) -> str:
-    if one is None or one.name == "none":
-        return "-"
-    return "*part*" if one.name == "localised" else f"{one.effect} {one.strength:.2f}"
-
-
-_NO_NOVELTY = """## Novelty
-
-This bundle has no novelty rule: a rule needs at least 300 held-out images."""
-
-
-def _novelty(manifest: Manifest, shown: set[str]) -> str:
-    rule = manifest.novelty
-    assert rule is not None
-    features = ["presence of its class", "lead over the second", "error of its reconstruction"]
-    features += ["Mahalanobis distance of its poses"] if rule.distance else []
-    text = f"""## Novelty
-
-`/classify?novelty=true` compares an image with training images: {", ".join(features)}.
-In each, the score is the share of training images that are less unusual. The novelty score is the
-highest of them; an image is novel above a threshold that 95 % of training images stay below. The
-rule was fitted on one half of {rule.images}, and the threshold on the other."""
-    if rule.test_novel_percent is not None:
-        text += f" Of the test images, {rule.test_novel_percent:g} % are novel: false alarms."
-    elif not unseen_by(runs_of(manifest.training)):
-        text += " New images of the same kind are more unusual: more than 5 % of them are novel."
-    if not rule.others:
-        return text
-    rows = "\n".join(
-        f"| {kind['kind']} | {kind['images']:,} | {_auc(kind)} | {kind['known_percent']:g} % |"
-        for kind in rule.others
-    )
-    compared = "".join(dict.fromkeys(str(kind.get("typical", "")) for kind in rule.others))
-    compared = f" ROC curves compare them with {compared}." * bool(compared)
-    figure = f"\n\n![ROC curves]({ROC})" if compared and ROC in shown else ""
-    return f"""{text} The rule was not fitted
-to the kinds below; its hyperparameters were chosen on noise and clothes.{compared}
-
-| images of another kind | images | area under the ROC curve | not novel |
-|---|---|---|---|
-{rows}{figure}"""
-
-
-def _auc(kind: Mapping[str, Any]) -> str:
-    """The area under the ROC curve, if typical images are known to be new to the network."""
-    return f"{kind['auc']:.4f}" if "typical" in kind else ""
-
-
-_NEIGHBOURS = """## Neighbours
-
-`/neighbours` finds the nearest of {images}, by the pose of a class. {licence}"""
-
-
-def _licence(said: NeighbourImages) -> str:
-    if not said.licence:
-        if said.source not in DATASETS:
-            return f"The bundle has their poses alone, not the images ({said.source})."
-        return f"The bundle has their poses alone: {said.source} states no licence for its images."
-    return f"The bundle has thumbnails of them ({said.source}, {said.licence})."
+def _figures(bundle: Bundle) -> dict[str, Any]:
+    """The names of all figures, and which of them the bundle has."""
+    return {
+        "figures": {path.name for path in bundle.path.glob("*.png")},
+        "max_wrong": MAX_WRONG,
+        "curves": CURVES,
+        "wrong": WRONG,
+        "sweep": SWEEP,
+        "routing": ROUTING,
+        "roc": ROC,
+        "confidence_figure": CONFIDENCE,
+        "explained_figure": EXPLAINED,
+        "health_figure": HEALTH,
+    }
 
 
 def _limits(manifest: Manifest) -> str:
@@ -427,5 +187,8 @@ def _limits(manifest: Manifest) -> str:
     return f"{known} {_ANY.format(classes=manifest.num_classes)}"
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+def _link(bundle: Bundle, words: str, target: str) -> Markup:
+    """Words that link to their definition, a page and its heading, where that is."""
+    page = _PAGES / target.partition("#")[0]
+    near = (bundle.path.resolve() / page).exists()
+    return Markup(f"[{words}]({_PAGES.as_posix()}/{target})") if near else Markup(words)  # noqa: S704

@@ -33,8 +33,7 @@ from training.answers import (
     pick_absent,
     recalls,
 )
-from training.card import ROC, WRONG, write_card
-from training.card_sections import CONFIDENCE, EXPLAINED
+from training.card import CONFIDENCE, EXPLAINED, ROC, WRONG, write_card
 from training.data.assemblies import object_of
 from training.data.datasets import DATASETS, Dataset, Examples, load
 from training.data.pairs import (

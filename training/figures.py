@@ -19,12 +19,9 @@ from model.canvas import ACCENT, INK, PAPER, shown_channels
 from model.health_figure import SIZE_PX, fill_health
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from model.views.masks import colour, find_masks
-from model.views.presence import most_present
 from model.views.sweep import Sweep, draw_grid
-from training.answers import WrongAnswers, decode_each, pick_absent
+from training.answers import WrongAnswers
 from training.data.datasets import Examples
-from training.data.pairs import PairSet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -161,43 +158,6 @@ def draw_sweeps(
     for index, grid in enumerate(grids):
         picture.paste(grid, (sum(other.width for other in grids[:index]), 0))
     _save_small(picture, target, 64)
-
-
-def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
-    """Draw pairs from top to bottom: as seen, decoded and segmented (Sabour 2017, figure 5).
-
-    Columns are pairs, below their labels. Below the masks stands what the network named, coloured
-    where that is wrong. The last row decodes the capsule of an absent class.
-
-    Raises:
-        ValueError: the bundle is for something else.
-    """
-    manifest = runtime.bundle.manifest
-    if manifest.mask_threshold is None:
-        raise ValueError(f"{manifest.name} is not for overlapping digits")
-    images = scale(pairs.images)
-    presence, poses = runtime.encode(images)
-    named, absent = most_present(presence, 2), pick_absent(presence, pairs.labels)[:, None]
-    decoded = decode_each(runtime.decode, poses, named)
-    masks = find_masks(images[:, 0], decoded, threshold=manifest.mask_threshold).astype(np.float32)
-    rows: dict[str, list[Floats]] = {
-        "image": list(images),
-        "decoded": [colour(images) for images in decoded],
-        "masks": [colour(images) for images in masks],
-        "absent": list(decode_each(runtime.decode, poses, absent)),
-    }
-    figure, axes = make_axes(len(rows), len(images), image=True)
-    for row, (title, shown) in zip(axes, rows.items(), strict=True):
-        row[0].set_ylabel(title)
-        for axis, image in zip(row, shown, strict=True):
-            show(axis, image)
-    for column, classes in enumerate(zip(pairs.labels, named, absent, strict=True)):
-        label, answer, other = (_name(labels, manifest.class_names) for labels in classes)
-        right = set(classes[0].tolist()) == set(classes[1].tolist())
-        axes[0, column].set_title(label, fontsize="small")
-        axes[2, column].set_xlabel(answer, color=INK if right else ACCENT)
-        axes[3, column].set_xlabel(other)
-    save(figure, target, 256)
 
 
 def scale_by_logarithm(axes: Axes) -> None:

@@ -49,6 +49,8 @@ class Run:
     """The names of the weights that the next run took from it; empty if it took all."""
     recipe: dict[str, Any] = field(default_factory=dict)
     """The recipe, as `Recipe.to_dict` gives it; empty where it was not recorded."""
+    command: str = ""
+    """The command that was typed to begin the run; empty where none was."""
 
     def __str__(self) -> str:
         return f"{self.preset}, seed {self.seed}, {self.steps:,} steps"

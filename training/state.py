@@ -202,6 +202,8 @@ class Plan:
     """The folder that the examples are from, where that is no published data set."""
     weights: PublishedWeights | None = None
     """The published weights that a pretrained stem starts from."""
+    command: str = ""
+    """The command that was typed to begin the run, for its card."""
 
     @property
     def held_out_count(self) -> int:
@@ -298,6 +300,7 @@ class TrainingState:
             seed=plan.seed,
             held_out=plan.held_out_count,
             recipe=json.loads(json.dumps(recipe.to_dict())),
+            command=plan.command,
         )
         self._before: tuple[Run, ...] = ()
         self.best: Best | None = None

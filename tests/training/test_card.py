@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ from model.bundle.novelty import NoveltyRule
 from service.settings import Settings
 from tests.training.published import RUN, say_training
 from training.card import CURVES, ROUTING, WRONG, write_card
-from training.growth import fit_size
 from training.provenance import TestRead, reads_of, runs_of
-from training.recipes import PRESETS, override
-from training.training_data import for_pictures
+from training.recipes import PRESETS
 
 BUNDLES = sorted(path.parent for path in Settings().bundles.glob(f"*/{MANIFEST}"))
 RULE = NoveltyRule(
@@ -144,77 +141,48 @@ def test_a_score_carries_its_interval_and_all_reads(bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "before", "expected"),
+    ("run", "expected"),
     [
-        ({}, [], "mnist-compact --seed 1"),
-        ({"epochs": 2.5}, [], "mnist-compact --seed 1 --set epochs=2.5"),
-        ({"flip": True}, [], "mnist-compact --seed 1 --set flip=true"),
-        ({"frozen": ("stem", "x")}, [], "mnist-compact --seed 1 --set frozen=stem,x"),
-        ({}, [replace(RUN, seed=2)], "mnist-compact --seed 1 --weights RUN"),
-        ({}, [replace(RUN, taken=("stem.0.weight",))], "mnist-compact --seed 1 --transfer RUN"),
+        ({"command": "python -m training train pictures --channels 1"}, "train pictures --chann"),
+        ({}, "# the command was not recorded"),
     ],
 )
-def test_the_command_gives_the_same_training(
-    changes: dict[str, Any], before: list[Any], expected: str, bundle_path: Path, tmp_path: Path
+def test_the_command_is_the_one_that_was_typed(
+    bundle: Bundle, run: dict[str, Any], expected: str
 ) -> None:
-    """Preset, seed, other settings than the preset's and where it started."""
-    recipe = replace(PRESETS["mnist-compact"], **changes).to_dict()
-    own = replace(RUN, dataset="mnist")
-    bundle = say_training(bundle_path, tmp_path / "mnist", runs=(*before, own), **recipe)
-    training = {**bundle.manifest.training, "recipe": recipe}
-    assert f"    python -m training train {expected}\n" in card(bundle, training=training)
-    words = expected.split()
-    settings = [word for before, word in pairwise(words) if before == "--set"]
-    assert override(PRESETS["mnist-compact"], settings).to_dict() == recipe
+    """It stands by itself, as code; a run that a program began has none."""
+    training = {**bundle.manifest.training, "runs": [replace(RUN, **run).to_dict()]}
+    (line,) = [line for line in card(bundle, training=training).splitlines() if "    " in line]
+    assert expected in line
 
 
-@pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [
-        ({}, ""),
-        ({"channels": 1}, " --channels 1"),
-        ({"height": 48}, " --set network.height=48"),
-        (
-            {"channels": 1, "height": 36, "width": 48},
-            " --channels 1 --set network.height=36 --set network.width=48",
-        ),
-    ],
-)
-def test_the_command_for_a_folder_names_the_size_of_its_images(
-    sizes: dict[str, int], expected: str, bundle_path: Path, tmp_path: Path
-) -> None:
-    """The preset alone would make another network of larger or coloured pictures."""
-    preset = for_pictures(PRESETS["pictures"], 640)  # as many as the run has examples
-    fitted = fit_size(preset, replace(preset.network, num_classes=3, **sizes))
-    recipe = replace(fitted, dataset="shapes").to_dict()
-    own = replace(RUN, preset="pictures", dataset="shapes")
-    bundle = say_training(bundle_path, tmp_path / "mnist", runs=(own,), **recipe)
-    text = card(bundle, training={**bundle.manifest.training, "recipe": recipe})
-    assert f"    python -m training train pictures --seed 1 --data FOLDER{expected}\n" in text
+def test_earlier_runs_and_published_weights_are_named(bundle: Bundle) -> None:
+    """Where the weights started from, which were taken, and whose they are."""
+    recipe = {**PRESETS["mnist"].to_dict(), "pretrained": "X, MIT"}
+    first = replace(RUN, id="r0", seed=2, taken=("stem.0.weight",))
+    training = {
+        **bundle.manifest.training,
+        "recipe": recipe,
+        "runs": [first.to_dict(), RUN.to_dict()],
+    }
+    text = card(bundle, training=training)
+    start = "Started from the weights of mnist-compact, seed 2, 10 steps, those that fit (stem.0.w"
+    assert start in text
+    assert "published (X, MIT) and were not trained further" in text
+    training["recipe"] = {**recipe, "pretrained_rate": 0.1}
+    assert "trained with 0.1 times the rate" in card(bundle, training=training)
 
 
-@pytest.mark.parametrize(
-    ("run", "name", "expected"),
-    [
-        pytest.param({"held_out": 0}, "mnist-compact", "--final", id="nothing was held out"),
-        pytest.param({"preset": "gone"}, None, "# no preset", id="a preset that is gone"),
-        pytest.param(
-            {"preset": "old"},
-            "old",
-            "    python -m training train mnist-compact --seed ",
-            id="renamed",
-        ),
-    ],
-)
-def test_the_command_is_one_of_today(
-    bundle: Bundle, run: dict[str, Any], name: str | None, expected: str
-) -> None:
-    """Of the preset which has the network and data set, or none where the recipe is gone."""
-    runs = [{**one.to_dict(), **run} for one in runs_of(bundle.manifest.training)]
-    training = {**bundle.manifest.training, "runs": runs}
-    if name:
-        training["recipe"] = PRESETS["mnist-compact"].to_dict() | {"name": name}
-    assert expected in card(bundle, training=training)
+def test_names_of_others_are_no_markup(bundle: Bundle) -> None:
+    """Of classes, or whatever else a downloaded manifest says."""
+    names = tuple(f"<b>{digit}</b>|\n# {digit}" for digit in range(10))
+    metrics = {"recalls": [[name, 1, 2] for name in names]}
+    pictures = {"class_counts": ["<i>"] * 10}
+    training = {**bundle.manifest.training, "pictures": pictures}
+    text = card(bundle, class_names=names, metrics=metrics, training=training)
+    assert "| &lt;b>7&lt;/b>\\|\\n# 7 | 50 % (1 of 2) | &lt;i> |" in text.splitlines()
+    assert "<b>" not in text
+    assert "<i>" not in text
 
 
 def test_dimensions_are_told_in_words(bundle: Bundle) -> None:

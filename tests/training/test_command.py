@@ -248,6 +248,16 @@ def test_files_that_cannot_be_read_are_skipped_where_asked(
     assert 0 == train(run_dir, *data, "--resume").exit_code
 
 
+def test_the_command_is_kept_as_it_was_typed(train: Train, tmp_path: Path, pets: Path) -> None:
+    """Without the folders of this machine, and as it began the run, for the card."""
+    run_dir, data = tmp_path / "run", f"--data={pets}"
+    for options in ((), ("--resume",)):
+        assert 0 == train(run_dir, data, "--channels", "1", "--skip-unreadable", *options).exit_code
+    arguments = "train tiny --run-dir run --device=cpu --max-minutes=0 --data=pets --channels 1"
+    expected = f"python -m training {arguments} --skip-unreadable"
+    assert [expected] == [run.command for run in saved(run_dir).runs]
+
+
 def test_pictures_need_a_folder(tmp_path: Path) -> None:
     """Nothing is downloaded and no run begins in place of it."""
     run_dir = tmp_path / "run"

@@ -20,8 +20,7 @@ from training import novelty
 from training.__main__ import app, conclude_export
 from training.analysis.bundle import analyse
 from training.answers import is_missed
-from training.card import WRONG
-from training.card_sections import EXPLAINED
+from training.card import EXPLAINED, WRONG
 from training.data.datasets import DATASETS, Examples, digest, load
 from training.data.pairs import TEST_DIGESTS, TEST_SEED, PairDraw, PairSet, fixed_pairs
 from training.data.source import DatasetError

@@ -15,13 +15,11 @@ from model.outputs import Encoding
 from model.runtime import Runtime
 from training.answers import WrongAnswers
 from training.data.datasets import DIGITS, Examples
-from training.data.pairs import PairSet, fixed_pairs
 from training.figures import (
     MAX_WRONG,
     draw_curves,
     draw_roc,
     draw_routing,
-    draw_segmentation,
     draw_sweeps,
     draw_wrong,
 )
@@ -136,31 +134,3 @@ def test_poses_of_any_size_are_swept(runtime: Runtime, tmp_path: Path) -> None:
     images = Examples(np.zeros((1, *manifest.image_shape), np.uint8), np.array([1]))
     draw_sweeps(network, manifest, images, [1], tmp_path / "sweep.png")
     assert 24 * manifest.height < len(pixels(tmp_path / "sweep.png"))
-
-
-@pytest.fixture
-def pairs(strokes: Examples) -> PairSet:
-    """Four pairs of strokes."""
-    return fixed_pairs(strokes, 4, size=36, shift_px=2, seed=1)
-
-
-def test_the_figure_has_a_column_for_each_pair(
-    pairs: PairSet, strokes_bundle_path: Path, tmp_path: Path
-) -> None:
-    """Image, drawing, masks and a class that is not there, one below the other."""
-    runtime = Runtime(Bundle.open(strokes_bundle_path), device="cpu", threads=1)
-    draw_segmentation(runtime, pairs, tmp_path / "figure.png")
-    figure = pixels(tmp_path / "figure.png")
-    drawn = np.pad((figure < 230).any(axis=2).mean(axis=1) > 0.1, 1)
-    tall = np.lib.stride_tricks.sliding_window_view(drawn, 40).all(axis=1)  # no lines of text
-    assert 4 == (tall[1:] & ~tall[:-1]).sum()
-    colours = np.ptp(figure, axis=2) > 100
-    assert {1, 2} <= {int(4 * place / len(figure)) for place in np.flatnonzero(colours.any(axis=1))}
-
-
-def test_only_a_bundle_for_pairs_takes_pairs_apart(
-    pairs: PairSet, runtime: Runtime, tmp_path: Path
-) -> None:
-    """The message names the bundle."""
-    with pytest.raises(ValueError, match="mnist is not for overlapping"):
-        draw_segmentation(runtime, pairs, tmp_path / "figure.png")

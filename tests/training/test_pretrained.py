@@ -16,7 +16,6 @@ from torch import Tensor
 from model.capsnet import build
 from model.capsnet.network import NetworkConfig
 from model.capsnet.pretrained import ARCHITECTURES, Architecture, PretrainedNetwork, Stage
-from training.card import describe_origin
 from training.data.datasets import Examples
 from training.export import describe, export_bundle
 from training.growth import fit_size
@@ -240,12 +239,3 @@ def test_a_pretrained_stem_is_exported(
     manifest = describe(network, name="small", **facts)
     bundle = export_bundle(network, manifest, tmp_path / "small", validation=validation)
     assert [8, 9] == [bundle.manifest.layers[0].rows, bundle.manifest.layers[0].columns]
-
-
-def test_the_card_names_origin_and_licence() -> None:
-    """Of published weights, and whether they were trained further."""
-    recipe = use_pretrained(PRESETS["pictures"], PublishedWeights(Path(), "mobilenet-v2", "X, MIT"))
-    assert "published (X, MIT) and were not trained further" in describe_origin(recipe)
-    slow = replace(recipe, pretrained_rate=0.1)
-    assert "trained with 0.1 times the rate" in describe_origin(slow)
-    assert not describe_origin(PRESETS["pictures"])

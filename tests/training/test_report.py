@@ -21,6 +21,7 @@ from training.data.source import DatasetError
 from training.evaluate import evaluate
 from training.provenance import TEST_READS
 from training.recipes import Recipe
+from training.report import write_report
 from training.training_data import load_pictures
 from training.unseen import load_unseen
 
@@ -160,6 +161,40 @@ def test_a_report_is_one_file(shades: Bundle, tmp_path: Path) -> None:
     wrong = np.flatnonzero(first != scores.answers.examples.labels)
     named = [scores.answers.places[row] in page.text for row in wrong[:24]]
     assert named.count(True) >= min(len(wrong), 20)
+
+
+def test_a_report_escapes_the_words_of_others(shades: Bundle, tmp_path: Path) -> None:
+    """Names of classes and files, notices, and what a downloaded manifest says."""
+    mark = "<script>alert(1)</script>"
+    scores = evaluate(shades, tmp_path, folder=fill(tmp_path / "new", seed=1))
+    assert scores.answers is not None
+    names = tuple(f"{mark}{digit}" for digit in range(10))
+    hostile = replace(
+        scores,
+        protocol=mark,
+        recalls=tuple(recall._replace(class_name=mark) for recall in scores.recalls),
+        answers=scores.answers._replace(
+            places=(mark,) * len(scores.answers.places), notices=(mark,)
+        ),
+    )
+    manifest = replace(shades.manifest, class_names=names)
+    target = tmp_path / "report.html"
+    write_report(Runtime(Bundle(shades.path, manifest)), hostile, target)
+    assert "script" not in Page(target.read_text()).tags
+    assert mark in Page(target.read_text()).text
+
+
+def test_names_do_not_steer_the_terminal(shades: Bundle, trained: Path, tmp_path: Path) -> None:
+    """Of files that are left out, as they are of pictures that training saw."""
+    new = fill(tmp_path / "new", seed=1, count=3)
+    copied = next(trained.glob("0/*.png")).read_bytes()
+    (new / "1" / "\x1b[2Jcopy.png").write_bytes(copied)
+    (new / "1" / "\u202ebroken.gnp.txt").write_text("no picture")
+    arguments = ["evaluate", str(shades.path), "--data", str(new)]
+    result = CliRunner().invoke(app, [*arguments, "--report", str(tmp_path / "report.html")])
+    assert "1/\\x1b[2Jcopy.png" in result.output
+    assert "\x1b[2J" not in result.output
+    assert "\u202e" not in result.output
 
 
 def test_held_out_pictures_have_a_report_too(shades: Bundle, trained: Path, tmp_path: Path) -> None:

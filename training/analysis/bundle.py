@@ -32,8 +32,15 @@ from training.analysis.factors import name_by_factors
 from training.analysis.health import measure_health
 from training.analysis.neighbours import choose_images, collect
 from training.answers import Labelled
-from training.card import ROC, ROUTING, SWEEP, write_card
-from training.card_sections import CONFIDENCE, EXPLAINED, HEALTH
+from training.card import (
+    CONFIDENCE,
+    EXPLAINED,
+    HEALTH,
+    ROC,
+    ROUTING,
+    SWEEP,
+    write_card,
+)
 from training.data.datasets import DATASETS, Examples, factors_of
 from training.data.pairs import VALIDATION_SEED, fixed_pairs, validation_pairs
 from training.eight_bits import CALIBRATION_IMAGES, quantise

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from training.data.source import DatasetError
+from training.data.words import printable
 
 _HEX = 12
 """The length of a hash of a name or of a content, in hexadecimal digits."""
@@ -34,8 +35,8 @@ class PictureFiles:
         return [file for files in self.classes.values() for file in files]
 
     def place(self, file: Path) -> str:
-        """A file's path within the folder: its class and name."""
-        return file.relative_to(self.folder).as_posix()
+        """A file's path within the folder: its class and name, fit to be printed."""
+        return printable(file.relative_to(self.folder).as_posix())
 
     def digest_names(self) -> str:
         """The SHA-256 of the sorted places of the pictures."""
@@ -66,7 +67,7 @@ class PictureFiles:
         """What is not read, in a sentence; None where there is no such file."""
         if not self.others:
             return None
-        kinds = Counter(file.suffix.lower() or "without suffix" for file in self.others)
+        kinds = Counter(printable(file.suffix.lower()) or "without suffix" for file in self.others)
         counts = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
         named = join_names([self.place(file) for file in self.others])
         return f"not read, as no pictures of a class: {counts} ({named})"
@@ -98,6 +99,8 @@ def find_pictures(
         files = list(_walk(path))
         found[path.name] = tuple(file for file in files if file.suffix.lower() in suffixes)
         others += [file for file in files if file.suffix.lower() not in suffixes]
+    if odd := [printable(name) for name in found if printable(name) != name]:
+        raise DatasetError(f"{folder} has classes with control characters: {join_names(odd)}")
     if len(found) < classes:
         present = f"only one, {next(iter(found))}" if found else "none"
         few = "a class" if classes == 1 else "each of at least two classes"

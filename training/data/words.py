@@ -13,6 +13,8 @@ _PAIRS = """
 """  # noqa: E501, RUF001  a letter, and the Latin letters for it
 _LETTERS = {pair[0]: pair[1:] for pair in _PAIRS.split()}
 """Latin letters for others, as passports and road signs write them."""
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves a terminal's cursor, starts a line or reorders text."""
 
 
 def to_ascii_name(text: str) -> str:
@@ -27,3 +29,11 @@ def to_ascii_name(text: str) -> str:
     plain = (one for one in unicodedata.normalize("NFKD", latin) if not unicodedata.combining(one))
     # Without its accent, a Greek letter is one of the table.
     return "-".join(re.findall("[a-z0-9]+", "".join(_LETTERS.get(one, one) for one in plain)))
+
+
+def printable(text: str) -> str:
+    r"""Return a text whose control characters are written as escapes, such as `\x1b`.
+
+    A name of a file may hold any, and a terminal would obey them.
+    """
+    return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)

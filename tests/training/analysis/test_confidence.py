@@ -14,8 +14,7 @@ from model.preprocess import Floats
 from tests.training.published import HELD_OUT, RUN, say_training
 from training.analysis.bundle import analyse_confidence
 from training.analysis.confidence import Answered, Labels, find_thresholds, fit, fit_confidence
-from training.card import write_card
-from training.card_sections import coverage_range
+from training.card import coverage_range, write_card
 from training.data.datasets import DatasetError, Examples
 from training.evaluate import evaluate, validation_examples
 from training.reliability import calibration_error, find_risk, measure_images

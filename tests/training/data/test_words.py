@@ -9,7 +9,7 @@ import pytest
 
 from model.bundle.manifest import NAME
 from training.data.folder import name_of
-from training.data.words import to_ascii_name
+from training.data.words import printable, to_ascii_name
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,17 @@ def test_a_folder_of_another_script_has_a_name(tmp_path: Path) -> None:
     """Its bundle can still be exported."""
     assert "pictures" == name_of(tmp_path / "図形")
     assert "moi-figury" == name_of(tmp_path / "Мои фигуры")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Meine Äpfel 🍎.png", "Meine Äpfel 🍎.png"),
+        ("\x1b[2Jcat\n.png", r"\x1b[2Jcat\n.png"),
+        ("\u202egnp.exe", r"\u202egnp.exe"),
+        ("\udcff.png", r"\udcff.png"),
+    ],
+)
+def test_control_characters_are_written_as_escapes(name: str, expected: str) -> None:
+    """All others stay, accents and emoji among them."""
+    assert expected == printable(name)
