@@ -495,18 +495,6 @@ _PRESETS = (
         **_AVERAGED,
     ),
     Recipe(
-        "smallnorb-matrix",
-        dataset="smallnorb",
-        network=MatrixConfig(height=48, width=48, num_classes=5),
-        loss="spread",
-        detach_poses=True,
-        epochs=150,
-        batch_size=16,
-        learning_rate=3e-3,
-        pad="reflect",
-        shift_px=4,
-    ),
-    Recipe(
         "assemblies",
         dataset="assemblies",
         network=AttentionConfig(

@@ -266,7 +266,7 @@ def test_what_something_else_decides() -> None:
         override(MNIST, ["network.channels=3"], fixed={"channels"})
 
 
-@pytest.mark.parametrize("name", sorted(PRESETS.keys() - {"smallnorb-matrix"}))
+@pytest.mark.parametrize("name", sorted(PRESETS))
 def test_no_class_is_present_before_training(name: str, digits: list[bytes]) -> None:
     """In more than half of a batch of digits by over 0.5: a saturated squash learns slowly."""
     config = PRESETS[name].network

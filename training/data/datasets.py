@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.data import assemblies
-from training.data.formats import read_cifar, read_idx, read_norb, read_svhn
-from training.data.source import DatasetError, DataSplit, ExampleSource, File, Source
+from training.data.formats import read_cifar, read_idx
+from training.data.source import DatasetError, DataSplit, File, Source
 
 HELD_OUT = 5000
 """The number of training examples kept for validation: the last ones."""
@@ -43,7 +43,6 @@ _OBJECTS = (
     "ship",
     "truck",
 )
-_TOYS = ("four-legged animal", "human figure", "airplane", "truck", "car")
 
 
 class Examples(NamedTuple):
@@ -67,7 +66,7 @@ class Dataset:
     """The way to fit an image to the network's size (`model.preprocess`)."""
     held_out_count: int = HELD_OUT
     """The number of last training examples that are kept for validation."""
-    source: ExampleSource | None = None
+    source: Source | assemblies.RenderedSource | None = None
     """The source of the images; None where they are a user's own."""
     licence: str = ""
     """The images' licence; empty where their makers state none, or one that is not free."""
@@ -86,10 +85,7 @@ def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = Tr
     """
     if dataset.source is None or split not in dataset.source.splits:
         raise DatasetError(f"{dataset.name} has no {split} split to read")
-    try:
-        columns = dataset.source.columns(split, data_dir / dataset.name, fetch=fetch)
-    except ModuleNotFoundError as error:
-        raise DatasetError(f"{dataset.name} is read with {error.name}: install it") from error
+    columns = dataset.source.columns(split, data_dir / dataset.name, fetch=fetch)
     images, labels = columns["images"], columns["labels"]
     if images.shape[1:] != dataset.image_shape:
         raise DatasetError(
@@ -97,9 +93,6 @@ def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = Tr
         )
     if labels.max() >= len(dataset.class_names):
         raise DatasetError(f"{dataset.name}: label {labels.max()} is no class")
-    if "groups" in columns:
-        order = np.argsort(columns["groups"], kind="stable")
-        images, labels = images[order], labels[order]
     return Examples(images, labels)
 
 
@@ -178,15 +171,6 @@ def _assemblies(name: str, size_px: int, *, mirrored: bool = False) -> Dataset:
     )
 
 
-def _norb(prefix: str, images_md5: str, info_md5: str) -> tuple[File, File, File]:
-    """Three files of smallNORB; both splits have the same classes in the same order."""
-    return (
-        File(f"{prefix}-dat.mat", 24_300, images_md5),
-        File(f"{prefix}-cat.mat", 24_300, "fd5120d3f770ad57ebe620eb61a0b633"),
-        File(f"{prefix}-info.mat", 24_300, info_md5),
-    )
-
-
 def _by_name(datasets: Iterable[Dataset]) -> dict[str, Dataset]:
     return {dataset.name: dataset for dataset in datasets}
 
@@ -238,46 +222,6 @@ DATASETS = _by_name(
                     "test": (File("test_batch.bin", 10_000),),
                 },
                 read=read_cifar,
-            ),
-        ),
-        Dataset(
-            name="svhn",
-            kind="photographs of house numbers",
-            image_shape=(3, 32, 32),
-            class_names=DIGITS,
-            preprocess="crop",
-            source=Source(
-                mirrors=("http://ufldl.stanford.edu/housenumbers/",),
-                suffix="",
-                files={
-                    "train": (File("train_32x32.mat", 73_257, "e26dedcc434d2e4c54c9b2d4a06d8373"),),
-                    "test": (File("test_32x32.mat", 26_032, "eb5a983be6a315427106f1b164d9cef3"),),
-                },
-                read=read_svhn,
-            ),
-        ),
-        Dataset(
-            name="smallnorb",
-            kind="toys",
-            image_shape=(1, 48, 48),
-            class_names=_TOYS,
-            preprocess="crop",
-            held_out_count=24_300 // 5,
-            source=Source(
-                mirrors=("https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",),
-                files={
-                    "train": _norb(
-                        "smallnorb-5x46789x9x18x6x2x96x96-training",
-                        "8138a0902307b32dfa0025a36dfa45ec",
-                        "19faee774120001fc7e17980d6960451",
-                    ),
-                    "test": _norb(
-                        "smallnorb-5x01235x9x18x6x2x96x96-testing",
-                        "e9920b7f7b2869a8f1a12e945b2c166c",
-                        "7c5b871cc69dcadec1bf6a18141f5edc",
-                    ),
-                },
-                read=read_norb,
             ),
         ),
         _assemblies("assemblies", 48),

@@ -13,8 +13,9 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from filelock import FileLock
@@ -28,6 +29,7 @@ _PARTIAL_CONTENT = 206
 _RANGE_NOT_SATISFIABLE = 416
 _PERMANENT = range(400, 500)
 _BAR = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+_T = TypeVar("_T")
 
 
 class DatasetError(Exception):
@@ -43,27 +45,12 @@ class File(NamedTuple):
 
     name: str
     records: int
-    """The number of examples in the file, or of which it holds a property."""
+    """The number of its images or labels."""
     md5: str = ""
     """The MD5 of the *decompressed* file, as mirrors compress differently.
 
     Without it, only the number of records and their structure are checked.
     """
-
-
-class ExampleSource(Protocol):
-    """Where the examples of a data set come from."""
-
-    @property
-    def splits(self) -> Collection[DataSplit]:
-        """The splits that can be read."""
-
-    def columns(self, split: DataSplit, directory: Path, *, fetch: bool) -> Columns:
-        """Read all columns of a split from `directory`; get them first if they are not there.
-
-        Raises:
-            DatasetError: they are not there and `fetch` is False, or cannot be read.
-        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +59,9 @@ class Source:
 
     files: Mapping[DataSplit, tuple[File, ...]]
     read: Callable[[bytes], Columns]
-    """A function that reads a file's columns, and raises ValueError where the structure is wrong.
-    """
+    """Reads a file's columns, and raises ValueError where the structure is wrong."""
     mirrors: tuple[str, ...] = ()
     """The base addresses of mirrors, tried in order. Each ends in a slash."""
-    suffix: str = ".gz"
-    """The suffix of the files at the mirrors."""
     archive: str = ""
     """The gzip-compressed tar file of all files, where mirrors have it in place of the files."""
     archive_md5: str = ""
@@ -89,7 +73,7 @@ class Source:
         return self.files.keys()
 
     def columns(self, split: DataSplit, directory: Path, *, fetch: bool) -> Columns:
-        """Read all columns of a split from `directory`, and download missing files from mirrors.
+        """Read the images and labels of a split, and download files that are not there.
 
         A file may be there as it is or gzip-compressed (`.gz`); it is never overwritten.
 
@@ -98,52 +82,38 @@ class Source:
             DownloadError: no mirror gave the file.
         """
         files = self.files[split]
-        if self.archive and not all(_on_disk(directory, file) for file in files):
-            parts = self._from_archive(files, directory / self.archive, fetch=fetch)
+        paths = [_on_disk(directory, file) for file in files]
+        if self.archive and not all(paths):
+            unpack = partial(self._unpack, files)
+            parts = self._load(directory / self.archive, unpack, fetch=fetch)
         else:
-            parts = [self._from_file(file, directory, fetch=fetch) for file in files]
-        names = {name for part in parts for name in part}
+            parts = [
+                self._load(
+                    path or directory / f"{file.name}.gz", partial(self._parse, file), fetch=fetch
+                )
+                for file, path in zip(files, paths, strict=True)
+            ]
         return {
-            name: np.concatenate([part[name] for part in parts if name in part]) for name in names
+            name: np.concatenate([part[name] for part in parts if name in part])
+            for name in ("images", "labels")
         }
 
-    def _from_file(self, file: File, directory: Path, *, fetch: bool) -> Columns:
-        path = _on_disk(directory, file) or directory / f"{file.name}{self.suffix}"
-
-        def is_published(content: bytes) -> bool:
-            try:
-                self._parse(file, _decompress(path, content))
-            except ValueError:
-                return False
-            return True
-
-        self._get(path, is_published, fetch=fetch)
+    def _load(self, path: Path, parse: Callable[[bytes], _T], *, fetch: bool) -> _T:
+        """Parse a file, after downloading it if it is not there."""
+        if not path.exists():
+            if not (fetch and self.mirrors):
+                raise DatasetError(f"{path} is missing; CAPSNET_DATA_DIR names the folder of data")
+            download([f"{mirror}{path.name}" for mirror in self.mirrors], path, check=parse)
         try:
-            return self._parse(file, _decompress(path, path.read_bytes()))
+            return parse(path.read_bytes())
         except ValueError as error:
-            raise _not_published(path, error) from error
-
-    def _from_archive(self, files: tuple[File, ...], path: Path, *, fetch: bool) -> list[Columns]:
-        self._get(path, lambda content: _md5(content) == self.archive_md5, fetch=fetch)
-        content = path.read_bytes()
-        if _md5(content) != self.archive_md5:
-            raise _not_published(path, "its MD5 differs")
-        members = _members(content)
-        try:
-            return [self._parse(file, members[file.name]) for file in files]
-        except (KeyError, ValueError) as error:
-            raise _not_published(path, error) from error
-
-    def _get(self, path: Path, verify: Callable[[bytes], bool], *, fetch: bool) -> None:
-        """Download a file that is not there yet."""
-        if path.exists():
-            return
-        if not (fetch and self.mirrors):
-            raise DatasetError(f"{path} is missing")
-        download([f"{mirror}{path.name}" for mirror in self.mirrors], path, verify=verify)
+            raise DatasetError(
+                f"{path} is not the published file ({error}); move it away to download it again"
+            ) from error
 
     def _parse(self, file: File, content: bytes) -> Columns:
-        """The columns of a decompressed file; ValueError where it is not the published one."""
+        """The columns of a file's content. ValueError where it is not the published one."""
+        content = _decompress(content)
         if file.md5 and _md5(content) != file.md5:
             raise ValueError("its MD5 differs")
         columns = self.read(content)
@@ -152,6 +122,15 @@ class Source:
                 raise ValueError(f"it holds {len(column)} {name}, not {file.records}")
         return columns
 
+    def _unpack(self, files: Sequence[File], content: bytes) -> list[Columns]:
+        """The columns of files in an archive. ValueError where it is not the published one."""
+        if _md5(content) != self.archive_md5:
+            raise ValueError("its MD5 differs")
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
+            inner = ((PurePosixPath(member.name).name, tar.extractfile(member)) for member in tar)
+            members = {name: file.read() for name, file in inner if file}
+        return [self._parse(file, members.get(file.name, b"")) for file in files]
+
 
 def _on_disk(directory: Path, file: File) -> Path | None:
     """The path of the file, compressed or not, if it is there."""
@@ -159,9 +138,9 @@ def _on_disk(directory: Path, file: File) -> Path | None:
     return next((path for path in paths if path.exists()), None)
 
 
-def _decompress(path: Path, content: bytes) -> bytes:
-    """The content of a file, which is compressed if its name says so."""
-    if path.suffix != ".gz":
+def _decompress(content: bytes) -> bytes:
+    """The content of a file that may be gzip-compressed."""
+    if not content.startswith(b"\x1f\x8b"):
         return content
     try:
         return gzip.decompress(content)
@@ -169,40 +148,28 @@ def _decompress(path: Path, content: bytes) -> bytes:
         raise ValueError("it cannot be decompressed") from error
 
 
-def _members(archive: bytes) -> dict[str, bytes]:
-    """The files in a tar file, by name without folders."""
-    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
-        files = ((PurePosixPath(member.name).name, tar.extractfile(member)) for member in tar)
-        return {name: file.read() for name, file in files if file}
-
-
 def _md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
-
-
-def _not_published(path: Path, reason: object) -> DatasetError:
-    return DatasetError(
-        f"{path} is not the published file ({reason}); move it away to download it again"
-    )
 
 
 def download(
     urls: Sequence[str],
     target: Path,
     *,
-    verify: Callable[[bytes], bool],
+    check: Callable[[bytes], object],
     attempts: int = 4,
     timeout_s: float = 30,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Write the first address's file that passes `verify` to `target`, which is not there yet.
+    """Write the first address's file that passes `check` to `target`, which is not there yet.
 
     An interrupted transfer continues where it stopped (in `target` + `.part`), also in a later
-    run. `target` appears only whole and verified. Of several processes that want it one fetches it,
+    run. `target` appears only whole and checked. Of several processes that want it one fetches it,
     and the others wait; an empty `target` + `.lock` stays.
 
     Args:
         urls: mirrors of the same file, tried in order.
+        check: raises ValueError if a content is not the file's.
         attempts: tries per mirror, with doubling pauses between them.
         timeout_s: how long a mirror may stay silent.
 
@@ -220,18 +187,25 @@ def download(
                     sleep(2.0 ** (attempt - 1))
                 try:
                     _transfer(url, part, timeout_s=timeout_s)
-                    if verify(part.read_bytes()):
-                        part.replace(target)
-                        return
-                    part.unlink()
-                    failures.append(f"{url}: not the published file")
+                    check(part.read_bytes())
                 except urllib.error.HTTPError as error:
                     failures.append(f"{url}: HTTP {error.code} {error.reason}")
                     if error.code in _PERMANENT:
                         break
                 except (OSError, http.client.HTTPException) as error:
                     failures.append(f"{url}: {error or type(error).__name__}")
-    raise DownloadError(f"could not download {target.name}:\n  " + "\n  ".join(failures))
+                except ValueError as error:
+                    part.unlink()
+                    failures.append(f"{url}: not the published file ({error})")
+                else:
+                    part.replace(target)
+                    return
+    listed = "\n  ".join(failures)
+    raise DownloadError(
+        f"could not download {target.name}:\n  {listed}\n"
+        f"Put the file into {target.parent}, or name a folder of data sets that has it with "
+        "CAPSNET_DATA_DIR or --data-dir"
+    )
 
 
 def _transfer(url: str, part: Path, *, timeout_s: float) -> None:
@@ -244,7 +218,7 @@ def _transfer(url: str, part: Path, *, timeout_s: float) -> None:
         response = urllib.request.urlopen(request, timeout=timeout_s)  # noqa: S310
     except urllib.error.HTTPError as error:
         if have and error.code == _RANGE_NOT_SATISFIABLE:
-            return  # nothing is missing; the caller's check decides
+            return  # nothing is missing; the check decides
         raise
     with response, Progress(*_BAR) as progress:
         resumed = response.status == _PARTIAL_CONTENT

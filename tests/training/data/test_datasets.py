@@ -11,14 +11,12 @@ import pytest
 
 from training.data.datasets import (
     DATASETS,
-    HELD_OUT,
     NOVELTY_DATASETS,
     Dataset,
     Examples,
     load,
     split_last,
 )
-from training.data.formats import Columns
 from training.data.source import DatasetError, DataSplit, File, Source
 
 DOWNLOADED = [name for name, one in DATASETS.items() if isinstance(one.source, Source)]
@@ -38,7 +36,6 @@ TOYS = Dataset(
         read=lambda content: {
             b"i": {"images": np.arange(8, dtype=np.uint8).reshape(4, 1, 1, 2)},
             b"l": {"labels": np.array([0, 1, 0, 1])},
-            b"g": {"groups": np.array([2, 1, 2, 1])},
             b"x": {"labels": np.array([0, 1, 2, 1])},
         }[content],
     ),
@@ -50,15 +47,9 @@ TOYS = Dataset(
 def data_dir(tmp_path: Path) -> Path:
     """All files of the toys."""
     (tmp_path / "toys").mkdir()
-    for name in ("images", "labels", "groups"):
+    for name in ("images", "labels"):
         (tmp_path / "toys" / name).write_text(name[0])
     return tmp_path
-
-
-def with_source(**changes: object) -> Dataset:
-    """The toys, otherwise published."""
-    assert isinstance(TOYS.source, Source)
-    return replace(TOYS, source=replace(TOYS.source, **changes))  # type: ignore[arg-type]
 
 
 def test_a_split_is_images_and_labels(data_dir: Path) -> None:
@@ -66,17 +57,6 @@ def test_a_split_is_images_and_labels(data_dir: Path) -> None:
     examples = load(TOYS, "train", data_dir)
     assert [0, 2, 4, 6] == examples.images[:, 0, 0, 0].tolist()
     assert [0, 1, 0, 1] == examples.labels.tolist()
-
-
-def test_views_of_a_thing_stay_together(data_dir: Path) -> None:
-    """Where files say what a picture shows, none of the last thing's is left in training."""
-    dataset = with_source(
-        files={"train": tuple(File(n, 4) for n in ("images", "labels", "groups"))}
-    )
-    training, validation = split_last(load(dataset, "train", data_dir), dataset.held_out_count)
-    assert [2, 6] == training.images[:, 0, 0, 0].tolist()
-    assert [0, 4] == validation.images[:, 0, 0, 0].tolist()
-    assert [0, 0] == validation.labels.tolist()
 
 
 @pytest.mark.parametrize(
@@ -107,16 +87,6 @@ def test_a_label_without_a_class_is_an_error(data_dir: Path) -> None:
         load(TOYS, "train", data_dir)
 
 
-def test_a_missing_library_is_named(data_dir: Path) -> None:
-    """A format that wants one says which, instead of a traceback."""
-
-    def read(_: bytes) -> Columns:
-        raise ModuleNotFoundError(name="scipy")
-
-    with pytest.raises(DatasetError, match="toys is read with scipy: install it"):
-        load(with_source(read=read), "train", data_dir)
-
-
 def test_data_sets_need_few_libraries() -> None:
     """What only some formats or batches need is imported when they need it."""
     code = "import sys, training.data.datasets as _; print({'scipy', 'torch'} & set(sys.modules))"
@@ -130,7 +100,7 @@ def test_published_data_sets_are_whole(name: str) -> None:
     assert name == dataset.name
     assert isinstance(dataset.source, Source)
     assert all(mirror.endswith("/") for mirror in dataset.source.mirrors)
-    assert (5 if name == "smallnorb" else 10) == len(set(dataset.class_names))
+    assert 10 == len(set(dataset.class_names))
 
 
 @pytest.mark.parametrize("name", DOWNLOADED)
@@ -170,13 +140,6 @@ def test_real_files_are_read(name: str, split: DataSplit, count: int, means: lis
     assert means == pytest.approx((images.mean(axis=(0, 2, 3)) / 255).tolist(), abs=1e-4)
     assert set(range(10)) == set(labels.tolist())
     assert (np.uint8, np.int64) == (images.dtype, labels.dtype)
-
-
-def test_a_fifth_of_the_toys_is_held_out() -> None:
-    """SmallNORB's training split shows five toys of each class, all equally often."""
-    assert 24_300 == 5 * DATASETS["smallnorb"].held_out_count
-    others = {DATASETS[name].held_out_count for name in DOWNLOADED if name != "smallnorb"}
-    assert {HELD_OUT} == others
 
 
 @pytest.mark.parametrize("count", [0, 2, 4])

@@ -1,3 +1,5 @@
+"""Files of published data sets: their formats, on disk and from a mirror that a test runs."""
+
 from __future__ import annotations
 
 import gzip
@@ -6,7 +8,6 @@ import io
 import struct
 import tarfile
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from training.data.formats import read_cifar, read_idx
-from training.data.source import DatasetError, DataSplit, DownloadError, File, Source, download
+from training.data.source import DatasetError, DownloadError, File, Source, download
 
 Serve = Callable[..., tuple[str, list[str | None]]]
 
@@ -32,13 +33,20 @@ def idx(array: NDArray[np.uint8]) -> bytes:
     return struct.pack(f">I{array.ndim}I", 0x0800 + array.ndim, *array.shape) + array.tobytes()
 
 
+def records(*labels: int) -> bytes:
+    """Records of CIFAR-10's binary version; a red plane of the label, green of 1, blue of 2."""
+    planes = bytes([1]) * 1024 + bytes([2]) * 1024
+    return b"".join(bytes([label]) + bytes([label]) * 1024 + planes for label in labels)
+
+
 CONTENTS = {
-    "train-images-idx3-ubyte": idx(IMAGES),
-    "train-labels-idx1-ubyte": idx(LABELS),
-    "t10k-images-idx3-ubyte": idx(IMAGES[:2] + 100),
-    "t10k-labels-idx1-ubyte": idx(LABELS[3:]),
+    "train-images": idx(IMAGES),
+    "train-labels": idx(LABELS),
+    "test-images": idx(IMAGES[:2] + 100),
+    "test-labels": idx(LABELS[3:]),
 }
 FILES = {f"{name}.gz": gzip.compress(content) for name, content in CONTENTS.items()}
+BATCHES = {"batch_0.bin": records(0, 1), "batch_1.bin": records(1, 2), "test.bin": records(2, 3)}
 
 
 def digits(*mirrors: str) -> Source:
@@ -49,6 +57,32 @@ def digits(*mirrors: str) -> Source:
     ]
     return Source(
         files={"train": tuple(files[:2]), "test": tuple(files[2:])}, read=read_idx, mirrors=mirrors
+    )
+
+
+def tar(contents: dict[str, bytes]) -> bytes:
+    """A gzip-compressed tar file with the files in a folder."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(f"batches/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
+
+
+ARCHIVE = tar({"readme.html": b"Hello", **BATCHES})
+
+
+def batches(*mirrors: str, archive: bytes = ARCHIVE) -> Source:
+    """Two training files and a test file in an archive."""
+    files = [File(name, 2) for name in BATCHES]
+    return Source(
+        files={"train": tuple(files[:2]), "test": tuple(files[2:])},
+        read=read_cifar,
+        mirrors=mirrors,
+        archive="all.tar.gz",
+        archive_md5=md5(archive),
     )
 
 
@@ -72,82 +106,96 @@ def labels(source: Source, directory: Path, *, fetch: bool = True) -> list[int]:
     return labels
 
 
-def test_files_are_downloaded(serve: Serve, tmp_path: Path) -> None:
-    """Images and labels come from the mirror, in the order of the files."""
-    mirror, _ = serve(FILES)
-    columns = digits(mirror).columns("train", tmp_path, fetch=True)
-    np.testing.assert_array_equal(IMAGES[:, None], columns["images"])
-    np.testing.assert_array_equal(LABELS, columns["labels"])
+def test_idx_files_are_images_or_labels() -> None:
+    """Row by row, with one channel; labels are int64."""
+    images, numbers = read_idx(idx(IMAGES))["images"], read_idx(idx(LABELS))["labels"]
+    np.testing.assert_array_equal(IMAGES[:, None], images)
+    assert (LABELS.tolist(), np.int64) == (numbers.tolist(), numbers.dtype)
 
 
-@pytest.mark.parametrize(("split", "first_pixel"), [("train", 0), ("test", 100)])
-def test_each_split_has_its_own_files(on_disk: Path, split: DataSplit, first_pixel: int) -> None:
-    """`train` and `test` are read from different files."""
-    columns = digits().columns(split, on_disk, fetch=False)
-    assert first_pixel == columns["images"][0, 0, 0, 0]
+def test_sizes_of_idx_files_are_big_endian() -> None:
+    """A size of 00 00 01 02 is 258."""
+    assert (258,) == read_idx(b"\0\0\x08\x01\0\0\x01\x02" + bytes(258))["labels"].shape
 
 
-def test_only_the_wanted_split_is_downloaded(serve: Serve, tmp_path: Path) -> None:
-    """The test split's two files are all that is fetched for it."""
-    mirror, _ = serve(FILES)
-    digits(mirror).columns("test", tmp_path, fetch=True)
-    expected = {"t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"}
-    assert expected == {path.name for path in tmp_path.glob("*.gz")}
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not an IDX file of unsigned bytes"),
+        (b"\0\0\x0d\x01\0\0\0\x01" + bytes(4), "not an IDX file of unsigned bytes"),
+        (b"\0\0\x08\x03\0\0\0\x01\0\0", "header is cut off"),
+        (b"\0\0\x08\x01\0\0\0\x06" + bytes(5), "announces 6 bytes and 5 follow"),
+        (b"\0\0\x08\x01\0\0\0\x06" + bytes(7), "announces 6 bytes and 7 follow"),
+        (idx(IMAGES[0]), "2 dimensions"),
+    ],
+)
+def test_other_files_than_idx_are_refused(content: bytes, message: str) -> None:
+    """Floats, cut files, and arrays that are neither images nor labels, too."""
+    with pytest.raises(ValueError, match=message):
+        read_idx(content)
 
 
-def test_files_on_disk_are_not_downloaded_again(serve: Serve, on_disk: Path) -> None:
-    """A data set that is there needs no server."""
+def test_cifar_records_are_a_label_and_three_planes() -> None:
+    """Red comes first, then green, then blue."""
+    columns = read_cifar(records(9, 0, 4))
+    assert [9, 0, 4] == columns["labels"].tolist()
+    assert [[9, 1, 2], [0, 1, 2], [4, 1, 2]] == columns["images"].mean(axis=(2, 3)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "no whole number"), (records(1)[:-1], "no whole number"), (records(10), "label 10")],
+)
+def test_other_files_than_cifar_are_refused(content: bytes, message: str) -> None:
+    """Cut records, and labels that are no class."""
+    with pytest.raises(ValueError, match=message):
+        read_cifar(content)
+
+
+def test_the_files_of_a_split_are_downloaded(serve: Serve, tmp_path: Path) -> None:
+    """No others; what is there then is not asked for again."""
     mirror, asked = serve(FILES)
-    labels(digits(mirror), on_disk)
-    assert [] == asked
+    for _ in range(2):
+        columns = digits(mirror).columns("train", tmp_path, fetch=True)
+        np.testing.assert_array_equal(IMAGES[:, None], columns["images"])
+        np.testing.assert_array_equal(LABELS, columns["labels"])
+    assert {"train-images.gz", "train-labels.gz"} == {path.name for path in tmp_path.glob("*.gz")}
+    assert 2 == len(asked)
 
 
-def test_files_on_disk_need_not_be_compressed(on_disk: Path) -> None:
-    """A file under its own name is as good."""
-    (on_disk / "train-labels-idx1-ubyte.gz").unlink()
-    (on_disk / "train-labels-idx1-ubyte").write_bytes(CONTENTS["train-labels-idx1-ubyte"])
+def test_files_on_disk_need_no_server_and_no_compression(on_disk: Path) -> None:
+    """A file under its own name is as good; each split has its own files."""
+    (on_disk / "train-labels.gz").unlink()
+    (on_disk / "train-labels").write_bytes(CONTENTS["train-labels"])
     assert LABELS.tolist() == labels(digits(), on_disk)
-
-
-def test_mirrors_need_not_compress(serve: Serve, tmp_path: Path) -> None:
-    """Where published files are not compressed, they are kept as they come."""
-    mirror, _ = serve(CONTENTS)
-    assert LABELS.tolist() == labels(replace(digits(mirror), suffix=""), tmp_path)
-    assert (tmp_path / "train-labels-idx1-ubyte").exists()
+    assert 100 == digits().columns("test", on_disk, fetch=False)["images"][0, 0, 0, 0]
 
 
 def test_a_wrong_file_is_not_kept(serve: Serve, tmp_path: Path) -> None:
-    """What a mirror gives is checked before it gets its name on disk."""
+    """A mirror's content is checked, decompressed, before it gets its name on disk."""
     mirror, _ = serve({name: gzip.compress(b"something else") for name in FILES})
     with pytest.raises(DownloadError, match="not the published file"):
         labels(digits(mirror), tmp_path)
     assert {".lock"} == {path.suffix for path in tmp_path.iterdir()}
-
-
-def test_mirrors_may_compress_differently(serve: Serve, tmp_path: Path) -> None:
-    """The digest is that of the decompressed file."""
-    mirror, _ = serve({f"{name}.gz": gzip.compress(CONTENTS[name], 0) for name in CONTENTS})
-    assert LABELS.tolist() == labels(digits(mirror), tmp_path)
+    other, _ = serve({f"{name}.gz": gzip.compress(CONTENTS[name], 0) for name in CONTENTS})
+    assert LABELS.tolist() == labels(digits(other), tmp_path)
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         pytest.param(gzip.compress(idx(IMAGES[::-1])), "MD5 differs", id="other images"),
-        pytest.param(idx(IMAGES), "cannot be decompressed", id="not compressed"),
-        pytest.param(FILES["train-images-idx3-ubyte.gz"][:-9], "decompressed", id="cut"),
-        pytest.param(
-            FILES["train-images-idx3-ubyte.gz"][:10] + b"\xff" * 40, "decompressed", id="damaged"
-        ),
+        pytest.param(FILES["train-images.gz"][:-9], "decompressed", id="cut"),
+        pytest.param(FILES["train-images.gz"][:10] + b"\xff" * 40, "decompressed", id="damaged"),
         pytest.param(b"", "MD5 differs", id="empty"),
     ],
 )
 def test_a_wrong_file_on_disk_is_left_untouched(
     serve: Serve, on_disk: Path, content: bytes, reason: str
 ) -> None:
-    """A file that is not the published one is refused, and neither replaced nor removed."""
+    """It is refused, and neither replaced nor removed."""
     mirror, _ = serve(FILES)
-    path = on_disk / "train-images-idx3-ubyte.gz"
+    path = on_disk / "train-images.gz"
     path.write_bytes(content)
     with pytest.raises(DatasetError, match=rf"not the published file \(.*{reason}"):
         labels(digits(mirror), on_disk)
@@ -156,61 +204,12 @@ def test_a_wrong_file_on_disk_is_left_untouched(
 
 @pytest.mark.parametrize("mirrored", [True, False])
 def test_a_missing_file_is_named(serve: Serve, tmp_path: Path, *, mirrored: bool) -> None:
-    """Without mirrors, or with `fetch=False`, which asks none."""
+    """Without mirrors, or with `fetch=False`, which asks none; and where it could be."""
     mirror, asked = serve(FILES)
     source = digits(mirror) if mirrored else digits()
-    with pytest.raises(DatasetError, match=r"train-images-idx3-ubyte\.gz is missing"):
+    with pytest.raises(DatasetError, match=r"train-images\.gz is missing; CAPSNET_DATA_DIR"):
         labels(source, tmp_path, fetch=not mirrored)
     assert [] == asked
-
-
-def without_digests(count: int) -> Source:
-    """The labels alone, so many of them, as nobody has published them."""
-    files = (File("train-labels-idx1-ubyte", count),)
-    return replace(digits(), files={"train": files})
-
-
-def test_without_a_digest_the_structure_is_checked(on_disk: Path) -> None:
-    """A file of the right format and number will do."""
-    assert LABELS.tolist() == labels(without_digests(5), on_disk)
-    with pytest.raises(DatasetError, match="holds 5 labels, not 6"):
-        labels(without_digests(6), on_disk)
-
-
-RECORDS = {
-    f"batch_{n}.bin": b"".join(bytes([n + k]) + bytes([n]) * 3072 for k in range(2))
-    for n in range(3)
-}
-"""Three files of two of CIFAR-10's records."""
-
-
-def tar(contents: dict[str, bytes]) -> bytes:
-    """A gzip-compressed tar file with the files in a folder."""
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w:gz") as archive:
-        folder = tarfile.TarInfo("batches")
-        folder.type = tarfile.DIRTYPE
-        archive.addfile(folder)
-        for name, content in contents.items():
-            member = tarfile.TarInfo(f"batches/{name}")
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return file.getvalue()
-
-
-ARCHIVE = tar({"readme.html": b"Hello", **RECORDS})
-
-
-def batches(*mirrors: str, archive: bytes = ARCHIVE) -> Source:
-    """Two training files and a test file in an archive."""
-    files = [File(name, 2) for name in RECORDS]
-    return Source(
-        files={"train": tuple(files[:2]), "test": tuple(files[2:])},
-        read=read_cifar,
-        mirrors=mirrors,
-        archive="all.tar.gz",
-        archive_md5=md5(archive),
-    )
 
 
 def test_an_archive_is_downloaded_once(serve: Serve, tmp_path: Path) -> None:
@@ -223,61 +222,35 @@ def test_an_archive_is_downloaded_once(serve: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compressed", [True, False])
-def test_members_on_disk_need_no_archive(serve: Serve, tmp_path: Path, *, compressed: bool) -> None:
+def test_members_on_disk_need_no_archive(tmp_path: Path, *, compressed: bool) -> None:
     """Those of the wanted split are enough, whatever the order of their records."""
-    mirror, asked = serve({"all.tar.gz": ARCHIVE})
-    for name in ("batch_0.bin", "batch_1.bin"):
-        content = RECORDS[name][3073:] + RECORDS[name][:3073]
+    for name, content in (("batch_0.bin", records(1, 0)), ("batch_1.bin", records(2, 1))):
         path = tmp_path / (f"{name}.gz" if compressed else name)
         path.write_bytes(gzip.compress(content) if compressed else content)
-    assert [1, 0, 2, 1] == labels(batches(mirror), tmp_path)
-    assert [] == asked
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        pytest.param(RECORDS["batch_0.bin"][:-1], "no whole number", id="cut"),
-        pytest.param(RECORDS["batch_0.bin"] * 2, "holds 4 images, not 2", id="too long"),
-        pytest.param(b"\x0a" * 6146, "label 10", id="labels"),
-    ],
-)
-def test_members_on_disk_are_checked(tmp_path: Path, content: bytes, message: str) -> None:
-    """By their structure, as they have no digests."""
-    for name, good in RECORDS.items():
-        (tmp_path / name).write_bytes(good)
-    (tmp_path / "batch_0.bin").write_bytes(content)
-    with pytest.raises(DatasetError, match=rf"batch_0\.bin .*{message}"):
+    assert [1, 0, 2, 1] == labels(batches(), tmp_path)
+    (tmp_path / path.name).unlink()
+    with pytest.raises(DatasetError, match=r"all\.tar\.gz is missing"):
         labels(batches(), tmp_path)
 
 
-def test_a_wrong_archive_is_not_kept(serve: Serve, tmp_path: Path) -> None:
-    """Its digest is that of the compressed file."""
-    mirror, _ = serve({"all.tar.gz": tar(RECORDS)})
+def test_the_number_of_records_is_checked(tmp_path: Path) -> None:
+    """Where nobody has published a digest."""
+    for name in BATCHES:
+        (tmp_path / name).write_bytes(records(1, 2, 3, 4))
+    with pytest.raises(DatasetError, match=r"batch_0\.bin .*holds 4 images, not 2"):
+        labels(batches(), tmp_path)
+
+
+@pytest.mark.parametrize("archive", [b"mine", tar({"batch_0.bin": BATCHES["batch_0.bin"]})])
+def test_a_wrong_archive_is_refused(serve: Serve, tmp_path: Path, archive: bytes) -> None:
+    """From a mirror it is not kept; on disk it stays as it is. Its MD5 is the compressed one's."""
+    mirror, asked = serve({"all.tar.gz": archive})
     with pytest.raises(DownloadError, match="not the published file"):
         labels(batches(mirror), tmp_path)
-    assert not (tmp_path / "all.tar.gz").exists()
-
-
-def test_a_wrong_archive_on_disk_is_left_untouched(serve: Serve, tmp_path: Path) -> None:
-    """It is refused, and not downloaded again."""
-    mirror, asked = serve({"all.tar.gz": ARCHIVE})
-    (tmp_path / "all.tar.gz").write_bytes(b"mine")
+    asked.clear()
+    (tmp_path / "all.tar.gz").write_bytes(archive)
     with pytest.raises(DatasetError, match=r"all\.tar\.gz is not the published file"):
         labels(batches(mirror), tmp_path)
-    assert (b"mine", []) == ((tmp_path / "all.tar.gz").read_bytes(), asked)
-
-
-def test_an_archive_without_a_file_is_refused(tmp_path: Path) -> None:
-    """The message names the file."""
-    archive = tar({"batch_0.bin": RECORDS["batch_0.bin"]})
-    (tmp_path / "all.tar.gz").write_bytes(archive)
-    with pytest.raises(DatasetError, match=r"batch_1\.bin"):
-        labels(batches(archive=archive), tmp_path)
-
-
-def test_a_missing_archive_is_named(tmp_path: Path) -> None:
-    """Where some members are there and others are not."""
-    (tmp_path / "batch_0.bin").write_bytes(RECORDS["batch_0.bin"])
-    with pytest.raises(DatasetError, match=r"all\.tar\.gz is missing"):
-        labels(batches(), tmp_path, fetch=False)
+    assert (archive, []) == ((tmp_path / "all.tar.gz").read_bytes(), asked)
+    with pytest.raises(DatasetError, match="not the published file"):
+        labels(batches(archive=tar({})), tmp_path)
