@@ -59,7 +59,13 @@ class NotOffered(Problem, status=409, slug="not-offered", title="Not supported b
     """
 
 
-class UnsupportedFormat(Problem, status=415, slug="unsupported-format", title="Unsupported format"):
+class TooLarge(Problem, ValueError, status=413, slug="too-large", title="Request too large"):
+    """The body, an image or their number is over a limit."""
+
+
+class UnsupportedFormat(
+    Problem, ValueError, status=415, slug="unsupported-format", title="Unsupported format"
+):
     """The file's image format or the body's content type is not supported."""
 
 

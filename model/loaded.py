@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from os import PathLike
@@ -11,14 +10,13 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from typing_extensions import TypeIs
 
 from model.bundle import Bundle
-from model.errors import Problem, UnreadablePicture
+from model.errors import Problem
 from model.outputs import Encoding, Trace
-from model.preprocess import WHITE, Fit, Floats, Polarity, read_array, to_unit
-from model.preprocess.array import SIGNATURE
+from model.preprocess import WHITE, Fit, Floats, Polarity, open_image, to_unit
 from model.runtime import CpuPrecision, Device, Runtime
 from model.views.methods import ViewMethods
 
@@ -184,7 +182,7 @@ def open_picture(picture: Picture, *, channels: int = 3) -> Image.Image | Floats
 
     Raises:
         TypeError: this is no picture.
-        ValueError: it cannot be read as one, has more pixels than Pillow opens, or the array has
+        ValueError: it cannot be read as one, has too many pixels, or the array has
             another shape or other values.
         OSError: the file is not there.
     """
@@ -194,28 +192,18 @@ def open_picture(picture: Picture, *, channels: int = 3) -> Image.Image | Floats
         if channels not in (1, 3):
             return to_unit(np.atleast_3d(picture))
         return Image.fromarray(_to_bytes(_channels_last(picture)))
-    if isinstance(picture, (bytes, bytearray, memoryview)):
-        if bytes(picture[: len(SIGNATURE)]) == SIGNATURE:
-            return _read_array(bytes(picture))
-        picture = io.BytesIO(picture)
-    elif isinstance(picture, (str, PathLike)) and str(picture).lower().endswith(".npy"):
-        return _read_array(Path(picture).read_bytes())
-    elif not isinstance(picture, (str, PathLike)) and not hasattr(picture, "read"):
+    if isinstance(picture, (str, PathLike)):
+        content = Path(picture).read_bytes()
+    elif isinstance(picture, (bytes, bytearray, memoryview)):
+        content = bytes(picture)
+    elif hasattr(picture, "read"):
+        content = picture.read()
+    else:
         raise TypeError(
             "a picture is a path, the bytes of a file, an open file, a Pillow image or an array, "
             f"not {type(picture).__name__}"
         )
-    try:
-        return Image.open(picture)
-    except (UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise UnreadablePicture(str(error)) from error
-
-
-def _read_array(content: bytes) -> Floats:
-    try:
-        return read_array(content)
-    except ValueError as error:
-        raise UnreadablePicture(str(error)) from error
+    return open_image(content)
 
 
 def _channels_last(array: NDArray[Any]) -> NDArray[Any]:

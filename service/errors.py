@@ -9,6 +9,7 @@ from model.errors import (
     InvalidParameter,
     NotOffered,
     Problem,
+    TooLarge,
     UnreadablePicture,
     UnsupportedFormat,
     unwrap,
@@ -124,10 +125,6 @@ class ReloadNotOffered(
     Problem, status=409, slug="reload-not-offered", title="Reload not supported"
 ):
     """This process has no supervisor that could have all workers reload."""
-
-
-class TooLarge(Problem, status=413, slug="too-large", title="Request too large"):
-    """The body, an image or their number is over a limit."""
 
 
 class Busy(Problem, status=429, slug="busy", title="Queue full"):

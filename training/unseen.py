@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,13 +70,12 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
         )
     images, unreadable = [], []
     for file, _ in kept:
-        with ExitStack() as stack:
-            try:
-                picture = stack.enter_context(open_content(file, load=True))
-            except UNREADABLE:
-                unreadable.append(found.place(file))
-                continue
-            images.append(np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8))
+        try:
+            picture = open_content(file, load=True)
+        except UNREADABLE:
+            unreadable.append(found.place(file))
+            continue
+        images.append(np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8))
     if unreadable:
         listed = "\n".join(f"  {place}" for place in unreadable)
         raise DatasetError(f"{len(unreadable):,} files of {folder} cannot be read:\n{listed}")

@@ -9,6 +9,7 @@ from model.preprocess.crop import crop
 from model.preprocess.picture import Fit, PreprocessError, prepare
 from model.preprocess.pixels import WHITE, Floats, scale
 from model.preprocess.prepared import Box, Polarity, Prepared
+from model.preprocess.reader import decode, load_image, open_image
 from model.preprocess.strokes import fit_strokes
 
 __all__ = [
@@ -20,7 +21,10 @@ __all__ = [
     "Prepared",
     "PreprocessError",
     "crop",
+    "decode",
     "fit_strokes",
+    "load_image",
+    "open_image",
     "prepare",
     "read_array",
     "scale",

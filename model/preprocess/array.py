@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from model.preprocess.pixels import WHITE, Floats
+from model.preprocess.pixels import SIXTEEN_BITS, WHITE, Floats
 
 SIGNATURE = b"\x93NUMPY"
 """The first bytes of a `.npy` file."""
@@ -21,7 +21,6 @@ _HEADER = re.compile(
     rb"\{'descr': '([<>|](?:u1|u2|f4|f8))', 'fortran_order': (True|False), "
     rb"'shape': \((\d{1,6}), (\d{1,6})(?:, (\d{1,2}))?\), \} *\n"
 )
-_SIXTEEN_BITS = 65535
 
 
 class ArrayHeader(NamedTuple):
@@ -87,7 +86,7 @@ def to_unit(pixels: NDArray[Any]) -> Floats:
         ValueError: floats lie outside of [0, 1].
     """
     if pixels.dtype.kind == "u":
-        most = WHITE if pixels.dtype.itemsize == 1 else _SIXTEEN_BITS
+        most = WHITE if pixels.dtype.itemsize == 1 else SIXTEEN_BITS
         return np.asarray(pixels / np.float32(most), np.float32)
     if not ((pixels >= 0) & (pixels <= 1)).all():
         raise ValueError("an array of floats has values from 0 to 1")

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import struct
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -31,19 +33,34 @@ _SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """The markers of segments that hold the size."""
 _BARE = frozenset({0x01, *range(0xD0, 0xDA)})
 """The markers without a segment."""
-_SCAN = 0xDA
+_SCAN, _APP1 = 0xDA, 0xE1
 _PLAIN = re.compile(
     rb"IHDR(?:cHRM|gAMA|sBIT|sRGB|bKGD|pHYs|tIME|PLTE|tRNS)*(?:IDAT)+IEND", re.DOTALL
 )
 """The chunks of a PNG that holds pixels and nothing that takes long to read."""
 _PNG = b"\x89PNG\r\n\x1a\n"
-_PALETTE = b"\3"
-"""A PNG's colour type, its 26th byte."""
+_PALETTE, _CHANNELS = 3, {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+"""A PNG's colour type of a palette, and the channels of each type."""
 ARRAY = "NPY"
 """The format of arrays, which Pillow does not read: see `model.preprocess.array`."""
-MAX_TIFF_ENTRIES = 200
-"""A TIFF's directory may have this many entries; cameras and microscopes write some thirty."""
+MAX_ENTRIES = 200
+"""A directory of a TIFF, or of EXIF data, may have this many entries; cameras write some thirty."""
+MAX_NUMBERS = 16_384
+"""An entry of a TIFF may have this many numbers: a strip for each row of the highest picture."""
+MAX_TILE_PIXELS = 1_000_000
 _TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_COMPRESSION, _TIFF_SHORT = 256, 257, 259, 3
+_TILE_WIDTH, _TILE_HEIGHT = 322, 323
+_DIRECTORIES = frozenset({34665, 34853, 40965})
+"""The entries that hold the offset of another directory: EXIF, GPS, interoperability."""
+_NEEDED = _DIRECTORIES | {
+    _TIFF_WIDTH,
+    _TIFF_HEIGHT,
+    _TIFF_COMPRESSION,
+    _TILE_WIDTH,
+    _TILE_HEIGHT,
+}
+_SIZES_OF_KINDS = {1: 1, 2: 1, 6: 1, 7: 1, 3: 2, 8: 2, 4: 4, 9: 4, 11: 4, 13: 4, 5: 8, 10: 8, 12: 8}
+"""The bytes of a number, by the kind of a TIFF's entry."""
 _TIFF_COMPRESSIONS = frozenset({1, 5, 8, 32773, 32946})
 """No compression, LZW, Deflate, PackBits, and Deflate's older number."""
 
@@ -67,6 +84,8 @@ def read_header(content: bytes) -> Header:
         if signature.match(content):
             try:
                 return Header(name, *read_size(content))
+            except Problem:
+                raise
             except struct.error as error:
                 raise _corrupt() from error
             except ValueError as error:
@@ -80,10 +99,14 @@ def check_parts(content: bytes, header: Header) -> None:
     Raises:
         UnreadablePicture: there are too many of them.
     """
+    if header.format == "TIFF":
+        order = _byte_order(content)
+        (offset,) = struct.unpack_from(f"{order}I", content, 4)
+        _check_directories(content, offset, order)
     if header.format == "JPEG" and content.count(b"\xff\xda") > MAX_SCANS:
         raise UnreadablePicture(f"a JPEG may have {MAX_SCANS} scans, this one has more")
     if header.format == "PNG":
-        kinds = [kind for kind, _ in islice(_chunks(content), MAX_CHUNKS + 1)]
+        kinds = [kind for kind, *_ in islice(_chunks(content), MAX_CHUNKS + 1)]
         if len(kinds) > MAX_CHUNKS:
             raise UnreadablePicture(f"a PNG may have {MAX_CHUNKS:,} chunks, this one has more")
         if kinds.count(b"iCCP") > 1:
@@ -91,24 +114,32 @@ def check_parts(content: bytes, header: Header) -> None:
 
 
 def is_plain_png(content: bytes) -> bool:
-    """Whether a file is, to its last byte, a PNG of pixels and short metadata."""
+    """Whether a file is, to its last byte, a PNG of its own pixels and short metadata."""
     if not content.startswith(_PNG):
         return False
     chunks = list(_chunks(content))
-    kinds = [kind for kind, _ in chunks]
-    if content[25:26] == _PALETTE and b"PLTE" not in kinds:
+    kinds = [kind for kind, *_ in chunks]
+    ends = chunks[-1][2] if chunks else 0
+    if ends != len(content) or not _PLAIN.fullmatch(b"".join(kinds)):
         return False
-    ends = chunks[-1][1] if chunks else 0
-    return ends == len(content) and _PLAIN.fullmatch(b"".join(kinds)) is not None
+    width, height, depth, colour = struct.unpack_from(">IIBB", content, 16)
+    if colour == _PALETTE and b"PLTE" not in kinds:
+        return False
+    most = 2 * height * (1 + width * depth * _CHANNELS.get(colour, 0))  # at least twice the bytes
+    data = b"".join(content[start : end - 4] for kind, start, end in chunks if kind == b"IDAT")
+    try:
+        return bool(len(zlib.decompressobj().decompress(data, most)) < most)
+    except zlib.error:
+        return False
 
 
-def _chunks(content: bytes) -> Iterator[tuple[bytes, int]]:
-    """The kind of each chunk of a PNG, and where it ends."""
+def _chunks(content: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """The kind of each chunk of a PNG, where its data begin, and where its checksum ends."""
     offset = len(_PNG)
     while offset + 8 <= len(content):
         length, kind = struct.unpack_from(">I4s", content, offset)
-        offset += 12 + length
-        yield kind, offset
+        start, offset = offset + 8, offset + 12 + length
+        yield kind, start, offset
 
 
 def _png(content: bytes) -> tuple[int, int]:
@@ -118,7 +149,7 @@ def _png(content: bytes) -> tuple[int, int]:
 
 def _jpeg(content: bytes) -> tuple[int, int]:
     """Read (width, height) from the segments before the first scan, at most MAX_SEGMENTS."""
-    offset, size = 2, None
+    offset, size, exifs = 2, None, list[bytes]()
     for _ in range(MAX_SEGMENTS):
         marker = _MARKER.match(content, offset)
         if marker is None:
@@ -126,6 +157,12 @@ def _jpeg(content: bytes) -> tuple[int, int]:
         (kind,), offset = marker[1], marker.end()
         if kind == _SCAN and size:
             return size
+        if kind == _APP1 and content[offset + 2 : offset + 8] == b"Exif\0\0":
+            (length,) = struct.unpack_from(">H", content, offset)
+            exifs.append(content[offset + 8 : offset + length])
+            check_exif(exifs[0])
+            if len(exifs) > 1:
+                raise UnreadablePicture("a JPEG may have one block of EXIF data, this one has more")
         if kind in _SIZES:
             height, width = struct.unpack_from(">HH", content, offset + 3)
             size = width, height
@@ -166,27 +203,73 @@ def _gif(content: bytes) -> tuple[int, int]:
 
 def _tiff(content: bytes) -> tuple[int, int]:
     """Read (width, height) from a TIFF's first and only directory."""
-    order = "<" if content.startswith(b"II") else ">"
+    order = _byte_order(content)
     (offset,) = struct.unpack_from(f"{order}I", content, 4)
-    (entries,) = struct.unpack_from(f"{order}H", content, offset)
-    if entries > MAX_TIFF_ENTRIES:
-        raise UnreadablePicture(f"a TIFF may have {MAX_TIFF_ENTRIES} entries, this one has more")
-    numbers = dict[int, int]()
-    for entry in range(offset + 2, offset + 2 + 12 * entries, 12):
-        tag, kind, count = struct.unpack_from(f"{order}HHI", content, entry)
-        if tag in (_TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_COMPRESSION) and count == 1:
-            form = "H" if kind == _TIFF_SHORT else "I"
-            (numbers[tag],) = struct.unpack_from(f"{order}{form}", content, entry + 8)
-    (following,) = struct.unpack_from(f"{order}I", content, offset + 2 + 12 * entries)
+    numbers, end = _read_directory(content, offset, order)
+    (following,) = struct.unpack_from(f"{order}I", content, end)
     if following:
         raise UnsupportedFormat("a TIFF has one page, this one has several")
     if numbers.get(_TIFF_COMPRESSION, 1) not in _TIFF_COMPRESSIONS:
         raise UnsupportedFormat(
             "a TIFF is read without compression, or with LZW, Deflate, PackBits"
         )
+    if numbers.get(_TILE_WIDTH, 0) * numbers.get(_TILE_HEIGHT, 0) > MAX_TILE_PIXELS:
+        raise UnreadablePicture(f"a TIFF's tile may have {MAX_TILE_PIXELS:,} pixels")
     if not {_TIFF_WIDTH, _TIFF_HEIGHT} <= numbers.keys():
         raise _corrupt()
     return numbers[_TIFF_WIDTH], numbers[_TIFF_HEIGHT]
+
+
+def _read_directory(content: bytes, offset: int, order: str) -> tuple[dict[int, int], int]:
+    """The single numbers of a TIFF's directory that are needed, by tag, and where it ends.
+
+    Pillow reads all values of a directory, also those that it does not need.
+    """
+    entries = _count_entries(content, offset, order)
+    numbers, size, end = dict[int, int](), 0, offset + 2 + 12 * entries
+    for entry in range(offset + 2, end, 12):
+        tag, kind, count = struct.unpack_from(f"{order}HHI", content, entry)
+        width = _SIZES_OF_KINDS.get(kind, 0)
+        size += count * width
+        if (width > 1 and count > MAX_NUMBERS) or size > len(content):
+            text = f"an entry of a TIFF may have {MAX_NUMBERS:,} numbers, or strips"
+            raise UnreadablePicture(f"{text}; this one has more, or is cut")
+        if tag in _NEEDED and count == 1:
+            form = "H" if kind == _TIFF_SHORT else "I"
+            (numbers[tag],) = struct.unpack_from(f"{order}{form}", content, entry + 8)
+    return numbers, end
+
+
+def _check_directories(content: bytes, offset: int, order: str, depth: int = 2) -> None:
+    """Check the directories to which a TIFF's refers: Pillow reads them too."""
+    numbers, _ = _read_directory(content, offset, order)
+    for tag in _DIRECTORIES & numbers.keys() if depth else ():
+        with suppress(struct.error):  # one that is cut is not read
+            _check_directories(content, numbers[tag], order, depth - 1)
+
+
+def _byte_order(content: bytes) -> str:
+    return "<" if content.startswith(b"II") else ">"
+
+
+def _count_entries(content: bytes, offset: int, order: str) -> int:
+    (entries,) = struct.unpack_from(f"{order}H", content, offset)
+    if entries > MAX_ENTRIES:
+        raise UnreadablePicture(f"a directory may have {MAX_ENTRIES} entries, this one has more")
+    return int(entries)
+
+
+def check_exif(exif: bytes) -> None:
+    """Refuse EXIF data of too many entries. Damaged data are no problem: they are not read.
+
+    Raises:
+        UnreadablePicture: there are more than `MAX_ENTRIES`.
+    """
+    content = exif.removeprefix(b"Exif\0\0")
+    order = _byte_order(content)
+    with suppress(struct.error):
+        (offset,) = struct.unpack_from(f"{order}I", content, 4)
+        _count_entries(content, offset, order)
 
 
 def _npy(content: bytes) -> tuple[int, int]:

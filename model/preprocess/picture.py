@@ -9,7 +9,15 @@ from PIL import Image
 
 from model.preprocess.array import scale_array
 from model.preprocess.crop import crop, scale_whole
-from model.preprocess.pixels import Floats, median, resize, to_common_mode, to_floats, turn_upright
+from model.preprocess.pixels import (
+    SIXTEEN_BITS,
+    Floats,
+    median,
+    resize,
+    to_common_mode,
+    to_floats,
+    turn_upright,
+)
 from model.preprocess.prepared import FoundPolarity, Polarity, Prepared
 from model.preprocess.strokes import fit_strokes
 
@@ -117,7 +125,7 @@ def to_grey(picture: Image.Image) -> Floats:
     """Convert any mode to luminance (H, W) in [0, 1], transparency on a suitable background."""
     picture = to_common_mode(picture)
     if picture.mode.startswith("I"):
-        return (np.asarray(picture, np.float32) / 65535).clip(0, 1)
+        return (np.asarray(picture, np.float32) / SIXTEEN_BITS).clip(0, 1)
     if picture.has_transparency_data:
         return _flatten(picture.convert("RGBA"))
     return to_floats(picture if picture.mode == "L" else picture.convert("L"))

@@ -6,7 +6,9 @@ import struct
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image
+
+from model.errors import UnreadablePicture
 
 Floats = NDArray[np.float32]
 
@@ -15,6 +17,24 @@ _BETWEEN = {"La": "LA", "LAB": "RGB"}
 
 WHITE = 255
 """The pixel value that becomes 1.0."""
+SIXTEEN_BITS = 65_535
+_TURNS = dict(
+    enumerate(
+        (
+            Image.Transpose.FLIP_LEFT_RIGHT,
+            Image.Transpose.ROTATE_180,
+            Image.Transpose.FLIP_TOP_BOTTOM,
+            Image.Transpose.TRANSPOSE,
+            Image.Transpose.ROTATE_270,
+            Image.Transpose.TRANSVERSE,
+            Image.Transpose.ROTATE_90,
+        ),
+        start=2,
+    )
+)
+"""What makes a picture upright, by its orientation (EXIF)."""
+_TURNED = frozenset({"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"})
+"""The metadata that say how to turn a picture."""
 _EXIF_FAULTS = (
     ArithmeticError,
     LookupError,
@@ -68,7 +88,15 @@ def median(values: NDArray[np.floating]) -> float:
 
 
 def to_common_mode(picture: Image.Image) -> Image.Image:
-    """Convert a mode that Pillow does not convert to L to one that it does."""
+    """Convert a mode that Pillow does not convert to L to one that it does.
+
+    Raises:
+        UnreadablePicture: a grey pixel has a sign, or more than 16 bits.
+    """
+    if picture.mode == "I":
+        least, most = picture.getextrema()
+        if not 0 <= least <= most <= SIXTEEN_BITS:  # type: ignore[operator]  # one band's numbers
+            raise UnreadablePicture(f"grey pixels have values from 0 to {SIXTEEN_BITS:,}")
     between = _BETWEEN.get(picture.mode)
     return picture.convert(between) if between else picture
 
@@ -78,6 +106,13 @@ def turn_upright(picture: Image.Image) -> Image.Image:
     try:
         if picture.getexif().get(ExifTags.Base.Orientation, 1) == 1:
             return picture
-        return ImageOps.exif_transpose(picture)
+        picture.load()  # which turns a TIFF
+        orientation = picture.getexif().get(ExifTags.Base.Orientation, 1)
     except _EXIF_FAULTS:
         return picture
+    if orientation not in _TURNS:
+        return picture
+    # ImageOps.exif_transpose would also read and write all other entries.
+    upright = picture.transpose(_TURNS[orientation])
+    upright.info = {key: value for key, value in picture.info.items() if key not in _TURNED}
+    return upright

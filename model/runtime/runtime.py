@@ -20,7 +20,7 @@ from model.bundle import Bundle, Manifest
 from model.bundle.manifest import ANY_SIZE, EIGHT_BITS, HALF, GraphRole
 from model.errors import NotOffered
 from model.outputs import Encoding, Trace
-from model.preprocess import Fit, Floats, Polarity, prepare, read_array
+from model.preprocess import Fit, Floats, Polarity, load_image, open_image, prepare
 from model.runtime.cpu import CpuDevice, CpuPrecision, open_session
 from model.runtime.cuda import CudaDevice, CudaOptions, DeviceError
 from model.runtime.sessions import Array, PlainSession, Session
@@ -174,12 +174,14 @@ class Runtime:
 
         Raises:
             model.preprocess.PreprocessError: it cannot be fitted in the way that was asked for.
+            ValueError: it cannot be read; the message says why.
+            OSError: the file is not there.
         """
         manifest = self.bundle.manifest
         if isinstance(picture, (str, Path)):
-            file = Path(picture)
-            array = file.suffix.lower() == ".npy"
-            picture = read_array(file.read_bytes()) if array else Image.open(file)
+            picture = open_image(Path(picture).read_bytes())
+        if isinstance(picture, Image.Image):
+            picture = load_image(picture)
         prepared = prepare(
             picture,
             manifest.image_shape,

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from model.bundle import Manifest
 from model.errors import InvalidParameter, Problem, UnreadablePicture, unwrap
 from model.outputs import Encoding, Trace
-from model.preprocess import Floats, Prepared, PreprocessError, prepare
+from model.preprocess import Floats, Prepared, PreprocessError, load_image, prepare
 from model.views.net import require, run
 from model.views.query import PictureQuery, describe_fault
 from model.views.view import A, Q, View
@@ -134,7 +134,7 @@ def _fit(
     assert isinstance(query, PictureQuery)
     try:
         if isinstance(picture, Image.Image):
-            picture.load()
+            picture = load_image(picture)
         return prepare(
             picture,
             manifest.image_shape,
@@ -145,8 +145,8 @@ def _fit(
         )
     except PreprocessError as error:
         return InvalidParameter(str(error), parameter="fit")
-    except (OSError, SyntaxError) as error:
-        return UnreadablePicture(f"the picture is truncated or corrupt: {error}")
+    except UnreadablePicture as problem:
+        return problem
 
 
 def _draw(view: View[Q, A], answer: A, query: Q, manifest: Manifest, scale: int | None) -> bytes:

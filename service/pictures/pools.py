@@ -13,8 +13,8 @@ from PIL import Image
 
 from model.preprocess import Prepared
 from model.preprocess.header import Header, read_header
+from model.preprocess.reader import check_size
 from service.errors import Problem, TooLarge, UnreadablePicture
-from service.pictures.decode import check_size
 from service.pictures.spec import (
     ImageSpec,
     Upload,

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
+from PIL import Image, PngImagePlugin
 
 from model.preprocess import Fit, Polarity, Prepared, PreprocessError, prepare
 from model.preprocess.header import Header, is_plain_png
 from model.preprocess.prepared import Box, FoundPolarity
+from model.preprocess.reader import MAX_SIDE, decode
 from service.errors import (
     InvalidParameter,
     Problem,
@@ -20,7 +22,6 @@ from service.errors import (
     UnsupportedFormat,
     release,
 )
-from service.pictures.decode import MAX_SIDE, decode
 
 if TYPE_CHECKING:  # processes that decode do not import pydantic
     from model.bundle import PreprocessRule
@@ -32,6 +33,8 @@ sets.
 Upload = bytes | Problem
 """The bytes of an image file, or why this one of several could not be taken."""
 _MAX_QUICK_BYTES = 4096
+_MAX_TEXT_BYTES = 8_000_000
+"""All texts of a PNG may have this many bytes together, decompressed."""
 _PROBLEMS = {
     kind.slug: kind for kind in (InvalidParameter, TooLarge, UnreadablePicture, UnsupportedFormat)
 }
@@ -70,6 +73,8 @@ def decode_in_process(
     content: bytes, header: Header | None, spec: ImageSpec, max_pixels: int
 ) -> tuple[dict[str, Any], bytes]:
     """As `decode_and_fit`, as JSON and the image's raw bytes; see `read_decoded`."""
+    Image.MAX_IMAGE_PIXELS = None  # Pillow's own limit, in place of that of the settings
+    PngImagePlugin.MAX_TEXT_MEMORY = _MAX_TEXT_BYTES
     result = decode_and_fit(content, header, spec, max_pixels)
     if isinstance(result, Problem):
         return {"slug": result.slug, "detail": result.detail, "parameter": result.parameter}, b""

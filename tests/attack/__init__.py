@@ -9,6 +9,7 @@ from tests.attack import (
     doors,
     heads,
     kills,
+    pictures,
     prices,
     reloads,
     tensors,
@@ -17,7 +18,19 @@ from tests.attack import (
 from tests.attack.cases import CASES
 from tests.attack.service import Door
 
-MODULES = (bodies, calls, connections, doors, heads, kills, prices, reloads, tensors, work)
+MODULES = (
+    bodies,
+    calls,
+    connections,
+    doors,
+    heads,
+    kills,
+    pictures,
+    prices,
+    reloads,
+    tensors,
+    work,
+)
 ALL = sorted(CASES, key=lambda case: get_args(Door).index(case.door))
 """Every attack, those on one service together."""
 

@@ -137,7 +137,7 @@ def test_pictures_come_as_people_have_them(strokes: LoadedBundle, kind: str) -> 
     ("methods", "given", "error", "message"),
     [
         (PICTURE, 7, TypeError, "a picture is a path, .* or an array, not int"),
-        (PICTURE, b"no picture", ValueError, "cannot identify image file"),
+        (PICTURE, b"no picture", ValueError, "the picture is none of PNG, JPEG"),
         (PICTURE, np.full((28, 28), 255.0), ValueError, "has values from 0 to 1, not 255 .*uint8"),
         (PICTURE, np.full((28, 28), 256), ValueError, "int64 .* from 0 to 255, not 256 to 256$"),
         (PICTURE, np.full((28, 28), np.nan), ValueError, "from 0 to 1, not nan"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -203,12 +202,11 @@ def _each(files: Sequence[Path], look: Callable[[Content], _T], *, load: bool) -
     """Call `look` with each image, loaded or only opened; what cannot be read is left out."""
     results, verb = dict[Path, _T](), "reading" if load else "looking at"
     for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):
-        with ExitStack() as stack:
-            try:
-                picture = stack.enter_context(open_content(file, load=load))
-            except UNREADABLE:
-                continue
-            results[file] = look(picture)
+        try:
+            picture = open_content(file, load=load)
+        except UNREADABLE:
+            continue
+        results[file] = look(picture)
     return results
 
 

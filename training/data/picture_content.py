@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,9 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.errors import Problem
-from model.preprocess import Floats, crop, read_array
+from model.preprocess import Floats, crop, load_image, open_image
 from model.preprocess.array import scale_array
-from model.preprocess.header import ARRAY, FORMATS, check_parts, read_header
+from model.preprocess.header import FORMATS
 from model.preprocess.pixels import turn_upright
 from training.data.source import DatasetError
 
@@ -23,11 +21,9 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", 
 """The suffixes of files that are read, in any case."""
 KINDS = ", ".join(FORMATS)
 """What is read, in words."""
-UNREADABLE = (OSError, SyntaxError, ValueError, Problem, Image.DecompressionBombError)
+UNREADABLE = (OSError, Problem)
 """The exceptions for files that are not whole pictures, or that the service refuses."""
-_GREY_MODES = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B"})
-_FLOATS = "F"
-"""The mode of a TIFF of floats, whose white nobody knows."""
+_GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B"})
 
 Content = Image.Image | Floats
 """An image, or an array (H, W, C) in [0, 1]."""
@@ -42,28 +38,14 @@ class Look(NamedTuple):
     """1 if it is grey by its format, 3 if it may have colour, another number for an array."""
 
 
-@contextmanager
-def open_content(file: Path, *, load: bool) -> Iterator[Content]:
+def open_content(file: Path, *, load: bool) -> Content:
     """Open a picture file, and read its pixels if `load` says so. Arrays are always read.
 
     Raises:
-        OSError, SyntaxError, ValueError, Problem, Image.DecompressionBombError: it is no whole
-            picture, or the service would refuse it.
+        OSError, model.errors.Problem: it is no whole picture, or a service would refuse it.
     """
-    content = file.read_bytes()
-    header = read_header(content)
-    if header.format == ARRAY:
-        yield read_array(content)
-        return
-    check_parts(content, header)
-    with Image.open(io.BytesIO(content), formats=[header.format]) as picture:
-        if picture.mode == _FLOATS:
-            raise ValueError("a TIFF of floats has no white: make it an array from 0 to 1")
-        if load:
-            picture.load()
-            if picture.mode == "P" and picture.palette is None:
-                raise ValueError("the palette is missing")
-        yield picture
+    picture = open_image(file.read_bytes())
+    return load_image(picture) if load and isinstance(picture, Image.Image) else picture
 
 
 def look_at(picture: Content) -> Look:

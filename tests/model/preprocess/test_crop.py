@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from model.bundle import PreprocessRule
+from model.errors import UnreadablePicture
 from model.preprocess import Fit, PreprocessError, crop, prepare
 from tests.model.preprocess.drawings import DIGIT, draw_seven
 
@@ -131,10 +132,13 @@ def test_sixteen_bits_are_rounded_to_eight() -> None:
         np.testing.assert_array_equal(np.arange(1, 255, dtype=np.float32) / 255, image[0, 0])
 
 
-def test_levels_beyond_sixteen_bits_are_clipped() -> None:
-    """Below zero is black, above 65,535 is white."""
-    picture = Image.fromarray(np.array([[-5000, 70_000]], np.int32))
-    assert [0, 1] == crop(picture, 1, 1, 2).ravel().tolist()
+@pytest.mark.parametrize("level", [-1, 65_536])
+@pytest.mark.parametrize("rule", ["crop", "digit"])
+def test_levels_beyond_sixteen_bits_are_refused(level: int, rule: PreprocessRule) -> None:
+    """Nobody knows their white: they are not clipped without a word."""
+    picture = Image.fromarray(np.full((28, 28), level, np.int32))
+    with pytest.raises(UnreadablePicture, match="from 0 to 65,535"):
+        prepare(picture, DIGIT, rule=rule)
 
 
 @pytest.mark.parametrize("fit", ["crop", "stretch"])

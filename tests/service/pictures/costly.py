@@ -65,6 +65,60 @@ def webp(side: int) -> bytes:
     return bytes(content)
 
 
+def tiff(*entries: tuple[int, int, int, int], after: bytes = b"") -> bytes:
+    """A TIFF of 28 x 28 pixels, with further entries: tag, kind, count, value."""
+    usual = {256: (3, 28), 257: (3, 28), 258: (3, 8), 259: (3, 1), 262: (3, 1), 273: (4, 8)}
+    others = {tag: (kind, count, value) for tag, kind, count, value in entries}
+    every = {tag: (kind, 1, value) for tag, (kind, value) in usual.items()} | others
+    packed = b"".join(struct.pack("<HHII", tag, *every[tag]) for tag in sorted(every))
+    head = b"II*\0" + struct.pack("<IH", 8, len(every))
+    return head + packed + bytes(4) + after
+
+
+def strips_tiff(strips: int = 240_000) -> bytes:
+    """A TIFF of so many strips of one row, all of the same bytes."""
+    counts = (273, 4, strips, 8), (278, 3, 1, 1), (279, 4, strips, 8)
+    return tiff(*counts, after=bytes(4 * strips))
+
+
+def directory(entries: int = 60_000) -> bytes:
+    """A directory of so many entries of 900 bytes, all of the same bytes."""
+    packed = (struct.pack("<HHII", tag, 7, 900, 8) for tag in range(entries))
+    return struct.pack("<H", entries) + b"".join(packed)
+
+
+def exif_tiff() -> bytes:
+    """A TIFF that refers to EXIF data of 60,000 entries."""
+    start = len(tiff((34665, 4, 1, 0)))
+    return tiff((34665, 4, 1, start), after=directory())
+
+
+def exif_picture(picture_format: str) -> bytes:
+    """A PNG or WebP with EXIF data of 60,000 entries."""
+    file, exif = io.BytesIO(), b"Exif\0\0II*\0\x08\0\0\0" + directory()
+    Image.fromarray(np.zeros((9, 9), np.uint8)).save(file, picture_format, exif=exif)
+    return file.getvalue()
+
+
+def exif_jpeg() -> bytes:
+    """A JPEG with EXIF data of 60,000 entries, in several blocks."""
+    file, exif = io.BytesIO(), b"II*\0\x08\0\0\0" + directory()
+    Image.fromarray(np.zeros((9, 9), np.uint8)).save(file, "JPEG")
+    content = file.getvalue()
+    blocks = [exif[start : start + 65_000] for start in range(0, len(exif), 65_000)]
+    segments = [
+        b"\xff\xe1" + struct.pack(">H", len(block) + 8) + b"Exif\0\0" + block for block in blocks
+    ]
+    return content[:2] + b"".join(segments) + content[2:]
+
+
+def inflating_png(size: int = 4_000_000) -> bytes:
+    """A plain PNG of 28 x 28 pixels whose data are decompressed to many more bytes."""
+    small = png(28, 28)
+    start, end = small.index(b"IDAT") - 4, small.index(b"IEND") - 4
+    return small[:start] + chunk(b"IDAT", zlib.compress(bytes(size), 9)) + small[end:]
+
+
 def rle_bmp(width: int, height: int) -> bytes:
     """A BMP of runs: a pair of bytes for up to 255 pixels."""
     data = b"\xff\0" * (width * height // 255) + b"\0\1"

@@ -12,15 +12,16 @@ import pytest
 
 from model.preprocess import Prepared
 from model.preprocess.header import MAX_CHUNKS, MAX_SCANS
+from model.preprocess.reader import MAX_SIDE
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 from service.inference.job import Closed, QueueFull
 from service.pictures import ImageSpec, is_quick
-from service.pictures.decode import MAX_SIDE
 from service.pictures.pools import DecodePools
 from service.settings import Settings
 from tests.service.pictures.costly import (
     chunk,
     filled_jpeg,
+    inflating_png,
     png,
     profile,
     progressive_jpeg,
@@ -208,6 +209,7 @@ def test_a_picture_whose_process_is_killed_is_not_refused(preparation: DecodePoo
         pytest.param(png(28, 28)[:-12], id="no end"),
         pytest.param(png(28, 28, after=chunk(b"sRGB", b"\0")), id="a fact after the pixels"),
         pytest.param(png(28, 28, colour=3), id="no palette"),
+        pytest.param(inflating_png(), id="data beyond its pixels"),
     ],
 )
 def test_only_a_plain_png_stays_on_the_event_loop(content: bytes) -> None:

@@ -15,6 +15,7 @@ from model.preprocess import prepare
 from model.preprocess.picture import to_grey
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 from service.pictures import FORMATS, ImageSpec, decode, is_quick
+from tests.service.pictures.costly import exif_jpeg, exif_picture, exif_tiff, strips_tiff, tiff
 
 AMPLE = 10_000_000
 """Pixels, more than any picture here has."""
@@ -91,10 +92,45 @@ def test_broken_tiffs_are_refused(content: bytes) -> None:
         decode(content, max_pixels=AMPLE)
 
 
-def test_a_tiff_of_floats_is_refused() -> None:
-    """Nobody knows its white."""
-    with pytest.raises(UnreadablePicture, match="floats"):
-        decode(encode(np.ones((9, 9), np.float32), "TIFF"), max_pixels=AMPLE)
+@pytest.mark.parametrize(("kind", "text"), [(np.float32, "floats"), (np.int32, "at most 16 bits")])
+def test_a_grey_tiff_without_a_known_white_is_refused(kind: Any, text: str) -> None:
+    """Floats, and whole numbers of 32 bits, are not clipped without a word."""
+    with pytest.raises(UnreadablePicture, match=text):
+        decode(encode(np.ones((9, 9), kind), "TIFF"), max_pixels=AMPLE)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+def test_a_tiff_whose_white_is_zero_is_read(kind: Any) -> None:
+    """Whether it has 8 bits or 16: black where it is black."""
+    white = np.iinfo(kind).max
+    content = encode(np.array([[0, white]], kind), "TIFF")
+    entry = struct.pack("<HHIHH", 262, 3, 1, 1, 0)
+    assert entry in content
+    inverted = content.replace(entry, struct.pack("<HHIHH", 262, 3, 1, 0, 0))
+    for file, expected in ((content, [0, 1]), (inverted, [1, 0])):
+        picture = decode(file, max_pixels=AMPLE).picture
+        assert expected == prepare(picture, (1, 1, 2), rule="crop").image.ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        pytest.param(strips_tiff(), "strips", id="TIFF of strips"),
+        pytest.param(
+            tiff((258, 3, 240_000, 8), after=bytes(960_000)), "numbers", id="TIFF of bits"
+        ),
+        pytest.param(tiff((322, 4, 1, 16_000), (323, 4, 1, 16_000)), "tile", id="TIFF of a tile"),
+        pytest.param(exif_tiff(), "200 entries", id="TIFF of EXIF"),
+        pytest.param(exif_picture("PNG"), "200 entries", id="PNG of EXIF"),
+        pytest.param(exif_picture("WEBP"), "200 entries", id="WebP of EXIF"),
+        pytest.param(exif_jpeg(), "200 entries", id="JPEG of EXIF"),
+    ],
+)
+def test_a_file_of_more_parts_than_pixels_is_refused(content: bytes, text: str) -> None:
+    """Reading the parts would take longer than a photograph: a second for less than a megabyte."""
+    assert len(content) < 1_000_000
+    with pytest.raises(UnreadablePicture, match=text):
+        decode(content, max_pixels=AMPLE)
 
 
 def test_arrays_are_read_without_pillow(slope: NDArray[np.uint8]) -> None:
@@ -211,8 +247,11 @@ def gif_beyond_its_canvas(width: int, height: int) -> bytes:
     ],
 )
 @pytest.mark.parametrize("announce", [png, jpeg, webp, bmp, gif, gif_beyond_its_canvas])
-def test_a_huge_canvas_is_refused_unread(announce: Any, width: int, height: int) -> None:
+def test_a_huge_canvas_is_refused_unread(
+    announce: Any, width: int, height: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A few bytes that announce a huge picture are refused for their size, before decoding."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)  # as in the processes that decode
     content = announce(width, height)
     assert len(content) < 1000
     with pytest.raises(TooLarge, match=f"1,000,000 pixels, this one has {width} x {height}"):
