@@ -53,7 +53,7 @@ class Request(fastapi.Request):
     ) -> None:
         super().__init__(scope, receive, send)
         self.context: Context = scope["app"].state
-        self.job = Job()
+        self.job = Job(client=self.caller)
         self._max_cost = max_cost
         self._rate_limit = self.context.rate_limit if limited else None
 
@@ -131,8 +131,7 @@ class Request(fastapi.Request):
         self.job.client = self.caller
         self.context.admission.admit(self.job)
         if self.reservations:
-            place = self.context.drawing.reserve([1], self.job.deadline)
-            self.reservations.enter_context(place)
+            self.reservations.enter_context(self.context.drawing.turns.reserve(self.job, [1]))
         self.charge(max(rows * price, files), paid=1)
 
     def charge(self, rows: int = 1, *, paid: int = 0) -> None:
@@ -182,4 +181,4 @@ class Request(fastapi.Request):
         self, uploads: Sequence[Upload | Weighed], spec: ImageSpec
     ) -> list[Prepared | Problem]:
         """Decode and fit all uploads, in order. One that cannot be read yields its problem."""
-        return await self.context.decode_pools.decode(uploads, spec, deadline=self.job.deadline)
+        return await self.context.decode_pools.decode(uploads, spec, self.job)

@@ -296,7 +296,7 @@ async def _render(answer: Any, request: Request) -> Response:
         if not isinstance(answer, SlowJsonOrPng):
             return PngResponse(await request.context.slow.run(answer.draw), headers=headers)
         try:
-            drawn = await request.context.drawing.run(DRAW_CPU_S, answer.draw)
+            drawn = await request.context.drawing.run(DRAW_CPU_S, answer.draw, job=request.job)
         except (Crashed, MemoryError) as error:
             text = (
                 f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"

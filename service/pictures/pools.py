@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from model.preprocess import Prepared
 from model.preprocess.header import Header, read_header
 from model.preprocess.reader import check_size
 from service.errors import Problem, TooLarge, UnreadablePicture
+from service.inference.job import Job
 from service.pictures.spec import (
     ImageSpec,
     Upload,
@@ -30,7 +30,7 @@ _LARGE_PIXELS = 1_000_000
 """Files with more pixels, or bytes, have processes of their own, so that others need not wait."""
 _MIN_PIXELS = 20_000
 """This many pixels take as long as the way to a process and back."""
-_MAX_WAITING = 64
+_MAX_WAITING = 128
 """Each of the two pools may have this many waiting files of the largest size."""
 _MAX_TOGETHER = 16
 """One request may have this many files of the largest size: a body has room for ten photographs."""
@@ -79,16 +79,17 @@ class DecodePools:
         self.fork_server.start()
 
     async def decode(
-        self,
-        uploads: Sequence[Upload | Weighed],
-        spec: ImageSpec,
-        *,
-        deadline: float = math.inf,
+        self, uploads: Sequence[Upload | Weighed], spec: ImageSpec, job: Job | None = None
     ) -> list[Prepared | Problem]:
         """Decode and fit each upload. An upload that cannot be decoded yields its problem.
 
         A request decodes at most as many files at once as there are processes, so that other
         requests get their turn.
+
+        Args:
+            uploads: the files, perhaps with their headers.
+            spec: how they are fitted.
+            job: whose files they are.
 
         Raises:
             TooLarge: the request's large files have too many pixels together.
@@ -97,7 +98,7 @@ class DecodePools:
         """
         began = time.monotonic()
         try:
-            return await self._decode_all(await self.weigh(uploads, spec), spec, deadline)
+            return await self._decode_all(await self.weigh(uploads, spec), spec, job or Job())
         finally:
             timings.record("preprocess", time.monotonic() - began)
 
@@ -119,29 +120,29 @@ class DecodePools:
         return weighed
 
     async def _decode_all(
-        self, files: Sequence[Weighed | Problem], spec: ImageSpec, deadline: float
+        self, files: Sequence[Weighed | Problem], spec: ImageSpec, job: Job
     ) -> list[Prepared | Problem]:
         if len(files) == 1 and not isinstance(files[0], Problem) and not files[0].weight:
-            return [await self._decode(files[0], spec)]
+            return [await self._decode(files[0], spec, job)]
         weights = [file.weight for file in files if isinstance(file, Weighed)]
         most = _MAX_TOGETHER * self._largest
         if sum(weight for weight in weights if weight > _LARGE_PIXELS) > most:
             raise TooLarge(f"the large pictures of a request may have {most:,} pixels together")
-        turns = asyncio.Semaphore(self._processes)
+        at_once = asyncio.Semaphore(self._processes)
 
-        async def decode_in_turn(file: Weighed | Problem) -> Prepared | Problem:
+        async def decode_one(file: Weighed | Problem) -> Prepared | Problem:
             if isinstance(file, Problem):
                 return file
-            async with turns:
+            async with at_once:
                 if not file.weight:
                     await asyncio.sleep(0)  # others are served between quick ones
-                return await self._decode(file, spec)
+                return await self._decode(file, spec, job)
 
         with ExitStack() as reservations:
             for pool in (self.small, self.large):
                 if costs := [weight for weight in weights if self._pool(weight) is pool]:
-                    reservations.enter_context(pool.reserve(costs, deadline))
-            tasks = [asyncio.ensure_future(decode_in_turn(file)) for file in files]
+                    reservations.enter_context(pool.turns.reserve(job, costs))
+            tasks = [asyncio.ensure_future(decode_one(file)) for file in files]
             try:
                 return await asyncio.gather(*tasks)
             finally:
@@ -174,13 +175,15 @@ class DecodePools:
         weight = max(header.width * header.height, len(upload), _MIN_PIXELS)
         return Weighed(upload, header, min(weight, self._largest))
 
-    async def _decode(self, file: Weighed, spec: ImageSpec) -> Prepared | Problem:
+    async def _decode(self, file: Weighed, spec: ImageSpec, job: Job) -> Prepared | Problem:
         pool, limits = self._pool(file.weight), (file.header, spec, self._max_pixels)
         if pool is None:
             return decode_and_fit(file.content, *limits)
         cpu_s = _CPU_S + _CPU_S_PER_PIXEL * file.weight
         try:
-            result = await pool.run(cpu_s, decode_in_process, *limits, file=file.content)
+            result = await pool.run(
+                cpu_s, decode_in_process, *limits, file=file.content, job=job, cost=file.weight
+            )
             facts, content = result if isinstance(result, tuple) else (result, b"")
             return read_decoded(facts, content, spec)
         except MemoryError:

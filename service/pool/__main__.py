@@ -16,6 +16,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -25,8 +26,8 @@ from typing import Any
 Task = tuple[float, Callable[..., Any], tuple[Any, ...], int]
 """Most seconds of CPU time, a function, its arguments, and the size of the file that precedes them.
 """
-FRAME = struct.Struct("=QQ")
-"""The sizes of the two parts of an answer: JSON, and raw bytes."""
+FRAME = struct.Struct("=QQd")
+"""The sizes of the two parts of an answer, JSON and raw bytes, and the CPU time in seconds."""
 READY = b"r"
 """The message of a process that is ready for a task."""
 _PR_SET_PDEATHSIG = 1
@@ -91,9 +92,11 @@ def _work(connection: socket.socket, memory_bytes: int) -> None:
             task: Task = pickle.load(stream)  # noqa: S301  of the process that started this one
             cpu_s, function, arguments, size = task
             file = (stream.read(size),) if size else ()
+            began = time.process_time()
             text, content = _do(cpu_s, function, (*file, *arguments))
             del file
-            connection.sendall(FRAME.pack(len(text), len(content)) + text)
+            taken_s = time.process_time() - began
+            connection.sendall(FRAME.pack(len(text), len(content), taken_s) + text)
             connection.sendall(content)
     os._exit(0)
 

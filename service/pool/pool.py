@@ -16,16 +16,17 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from service.inference.job import Admission, Closed, Job
+from service.inference.job import Closed, Job
 from service.inference.price import charge_time
 from service.pool.__main__ import FRAME, READY
+from service.pool.turns import Turns
 
 _NO_PROCESS = "a process that decodes or draws cannot be started"
 _NO_ANSWER = "the process sent what is no answer"
@@ -97,6 +98,8 @@ class ForkServer:
                 [sys.executable, "-m", __package__, str(its.fileno()), *self._arguments],
                 env=_clean_environment() | _ONE_THREAD,
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # who reads the log may be slow
                 pass_fds=[its.fileno()],
             )
 
@@ -152,44 +155,40 @@ class ForkServer:
 
 
 class Pool:
-    """Runs functions in processes of a fork server, first come, first served.
+    """Runs functions in processes of a fork server. Callers take turns: see `Turns`.
 
     Args:
-        fork_server: forks them, each when it is first needed.
+        fork_server: forks the processes, each when it is first needed.
         processes: at most so many.
-        limit: of what waits or runs, in whatever unit jobs are counted.
+        limit: of what waits or runs, in whatever unit costs are counted.
     """
 
     def __init__(self, fork_server: ForkServer, *, processes: int, limit: int) -> None:
-        self.admission = Admission(limit)
+        self.turns = Turns(processes, limit=limit)
         self.fork_server = fork_server
-        self._turns = asyncio.Semaphore(processes)
         self.idle: list[Child] = []
 
-    @contextmanager
-    def reserve(self, costs: Sequence[int], deadline: float) -> Iterator[None]:
-        """Admit a job of several tasks by the cost of its largest.
-
-        The caller bounds how many of them run at once.
-
-        Raises:
-            QueueFull: see `Admission.admit`.
-        """
-        job = Job(deadline=deadline, cost=max(costs))
-        self.admission.admit(job)
-        try:
-            yield
-            self.admission.record_completed(job, sum(costs))
-        finally:
-            self.admission.release(job)
-
     async def run(
-        self, cpu_s: float, function: Callable[..., Any], *args: Any, file: bytes = b""
+        self,
+        cpu_s: float,
+        function: Callable[..., Any],
+        *args: Any,
+        file: bytes = b"",
+        job: Job | None = None,
+        cost: int = 1,
     ) -> Any:
         """Run a function with a file, if given, and picklable arguments in a process.
 
-        A call that is cancelled, because its deadline passed or nobody waits for it any more, has
-        its process killed.
+        The request is charged for the CPU time. A call that is cancelled, because its deadline
+        passed or nobody waits for it any more, has its process killed.
+
+        Args:
+            cpu_s: the CPU time that it may take.
+            function: of a module that the fork server imports.
+            args: of the function.
+            file: the function's first argument, if there is one.
+            job: whose turn it is.
+            cost: of the task, in the unit of the pool's limit.
 
         Returns:
             The function's result: a JSON value, bytes, or a pair of both. The process may be in the
@@ -201,18 +200,18 @@ class Pool:
             MemoryError: the function raised one.
             RuntimeError: it raised anything else.
         """
-        async with self._turns:
-            child, began = self._take(), time.monotonic()
+        async with self.turns.take(job or Job(), cost):
+            child, began, taken_s = self._take(), time.monotonic(), cpu_s
             try:
                 task = pickle.dumps((cpu_s, function, args, len(file)), pickle.HIGHEST_PROTOCOL)
-                facts, content = await _ask(child, task, file)
+                facts, content, taken_s = await _ask(child, task, file)
             except ConnectionError as lost:
                 raise await self._explain(child) from lost
             except BaseException:
                 self.fork_server.kill(child)
                 raise
-            finally:
-                charge_time(time.monotonic() - began)
+            finally:  # by the clock it takes longer, where the machine is busy
+                charge_time(min(max(0.0, taken_s), time.monotonic() - began))
             self.idle.append(child)
         if raised := facts.get("raised"):
             kind = MemoryError if raised == "MemoryError" else RuntimeError
@@ -257,8 +256,8 @@ class Pool:
             raise Closed(_NO_PROCESS) from error
 
 
-async def _ask(child: Child, task: bytes, file: bytes) -> tuple[dict[str, Any], bytes]:
-    """Send a task, and wait for what its function returned or raised.
+async def _ask(child: Child, task: bytes, file: bytes) -> tuple[dict[str, Any], bytes, float]:
+    """Send a task, and wait for what its function returned or raised, and its CPU time.
 
     Raises:
         ConnectionError: the process has ended.
@@ -270,7 +269,7 @@ async def _ask(child: Child, task: bytes, file: bytes) -> tuple[dict[str, Any], 
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(child.connection, task)
     await loop.sock_sendall(child.connection, file)
-    sizes = FRAME.unpack(await _receive(child.connection, FRAME.size))
+    *sizes, seconds = FRAME.unpack(await _receive(child.connection, FRAME.size))
     if sizes[0] > _MAX_JSON_BYTES or sizes[1] > _MAX_RAW_BYTES:
         raise Crashed(_NO_ANSWER)
     text, content = [await _receive(child.connection, size) for size in sizes]
@@ -280,7 +279,7 @@ async def _ask(child: Child, task: bytes, file: bytes) -> tuple[dict[str, Any], 
         raise Crashed(_NO_ANSWER) from error
     if not isinstance(facts, dict):
         raise Crashed(_NO_ANSWER)
-    return facts, bytes(content)
+    return facts, bytes(content), seconds
 
 
 def _clean_environment() -> dict[str, str]:

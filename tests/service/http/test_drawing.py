@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 import os
 import signal
 import threading
@@ -28,19 +27,17 @@ def test_a_full_queue_of_drawings_is_answered_with_429(
     path: str, client: TestClient, digits: list[bytes]
 ) -> None:
     """Before inference, and for drawings alone: the same as JSON has no need to wait for them."""
-    admission = client.app.state.drawing.admission  # type: ignore[attr-defined]
-    others = Job(0.0, math.inf, cost=MAX_WAITING)
-    admission.admit(others)
-    try:
-        refused = draw(client, path, digits[7])
+    turns = client.app.state.drawing.turns  # type: ignore[attr-defined]
+    others = [Job(client="a"), Job(client="b")]
+    with turns.reserve(others[0], [MAX_WAITING // 2]), turns.reserve(others[1], [MAX_WAITING // 4]):
+        with turns.reserve(Job(client="c"), [MAX_WAITING // 8]):
+            refused = draw(client, path, digits[7])
         answered = draw(client, path, digits[7], JSON)
-    finally:
-        admission.release(others)
     assert 429 == refused.status_code
     assert 1 <= int(refused.headers["Retry-After"])
     assert 200 == answered.status_code
     assert 200 == draw(client, path, digits[7]).status_code
-    assert 0 == admission.waiting
+    assert 0 == turns.waiting
     assert 0 == client.app.state.admission.waiting  # type: ignore[attr-defined]
 
 
@@ -52,7 +49,7 @@ def test_a_drawing_that_is_late_is_given_up(client: TestClient, digits: list[byt
     late = draw(client, path, digits[7], **{"X-Request-Timeout": "0.15"})
     assert 504 == late.status_code
     assert 200 == draw(client, path, digits[7]).status_code
-    assert 0 == pool.admission.waiting
+    assert 0 == pool.turns.waiting
 
 
 def test_a_drawing_without_memory_is_answered_with_503(
@@ -79,7 +76,7 @@ def test_a_drawing_that_crashes_is_answered_with_503(
     assert 200 == draw(client, DRAWN[0], digits[7]).status_code
     with ThreadPoolExecutor(1) as asking:
         crashing = asking.submit(draw, client, "/equivariance?steps=64", digits[7])
-        while not pool.admission.waiting or pool.idle:
+        while not pool.turns.waiting or pool.idle:
             assert not crashing.done()
         (child,) = descendants(pool.fork_server.pid)
         os.kill(child, signal.SIGKILL)

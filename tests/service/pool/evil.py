@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from contextlib import suppress
 
 
@@ -14,3 +15,10 @@ def answer_raw(content: bytes) -> None:
             if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
                 os.write(descriptor, content)
     os._exit(0)
+
+
+def burn(seconds: float) -> None:
+    """Take so much CPU time."""
+    began = time.process_time()
+    while time.process_time() - began < seconds:
+        pass

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from service.inference.job import Closed, QueueFull
+from service.inference.job import Closed
+from service.inference.price import open_meter
 from service.pool.__main__ import FRAME
 from service.pool.pool import Crashed, ForkServer, Pool
-from tests.service.pool.evil import answer_raw
+from tests.service.pool.evil import answer_raw, burn
 
 LIMIT_S = 60
 """For what takes a second, on a machine that is busy."""
@@ -155,25 +156,24 @@ async def test_a_process_that_is_killed_is_not_its_task_s_fault() -> None:
 
 
 @scenario
-async def test_tasks_wait_for_a_process_in_turn() -> None:
-    """First come, first served."""
+async def test_a_task_is_charged_for_its_cpu_time() -> None:
+    """Not for the time that it sleeps, as it does while the machine is busy with others."""
     async with opened() as (pool, _):
-        tasks = [asyncio.create_task(pool.run(AMPLE_S, time.monotonic)) for _ in range(5)]
-        times = await asyncio.gather(*tasks)
-        assert sorted(times) == times
+        meter = open_meter()
+        await pool.run(AMPLE_S, time.sleep, 0.3)
+        assert 0.2 > meter.seconds
+        await pool.run(AMPLE_S, burn, 0.3)
+        assert 0.3 <= meter.seconds
 
 
 @scenario
-async def test_jobs_that_do_not_fit_are_refused() -> None:
-    """The largest task of each job counts, until the job is done."""
+async def test_a_task_that_ends_its_process_is_charged_for_all_that_it_may_take() -> None:
+    """Its own word is lost with it; but never for more time than has passed."""
     async with opened() as (pool, _):
-        with pool.reserve([2, 7], deadline=float("inf")):
-            assert 7 == pool.admission.waiting
-            with pytest.raises(QueueFull), pool.reserve([4], deadline=float("inf")):
-                pass
-            with pool.reserve([3], deadline=float("inf")):
-                assert 10 == pool.admission.waiting
-        assert 0 == pool.admission.waiting
+        meter = open_meter()
+        with pytest.raises(Crashed):
+            await pool.run(0.1, burn, 3600)
+        assert 0.1 == pytest.approx(meter.seconds)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl(2)")
@@ -243,10 +243,10 @@ def test_processes_inherit_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     "content",
     [
         pickle.dumps(print),
-        FRAME.pack(1 << 40, 0),
-        FRAME.pack(2, 1 << 40) + b"{}",
-        FRAME.pack(2, 0) + b"[]",
-        FRAME.pack(60_000, 0) + b"[" * 60_000,
+        FRAME.pack(1 << 40, 0, 0),
+        FRAME.pack(2, 1 << 40, 0) + b"{}",
+        FRAME.pack(2, 0, 0) + b"[]",
+        FRAME.pack(60_000, 0, 0) + b"[" * 60_000,
     ],
     ids=["pickle", "much JSON", "many bytes", "no object", "deep"],
 )
