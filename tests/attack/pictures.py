@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.attack import files
 from tests.attack.cases import Site, attack
 from tests.attack.wire import request, several
 from tests.service.pictures.costly import (
@@ -30,3 +31,9 @@ async def many_entries(site: Site) -> None:
 async def inflating_pictures(site: Site) -> None:
     """They have the network's size, so that they could be decoded on the event loop."""
     await site.flood([several("/classify", [inflating_png()] * 256)], connections=2)
+
+
+@attack("24 connections of 16-megapixel pictures", allowed=(200, 413, 422, 429, 503, 504))
+async def many_large_pictures(site: Site) -> None:
+    """Callers take turns, so that others wait for one of them at most."""
+    await site.flood([request("/classify", files.square_png(4_000))], connections=24)
