@@ -8,10 +8,9 @@ from service.pool.pool import ForkServer, Pool
 DRAW_CPU_S = 10.0
 """A drawing may take this much CPU time."""
 _IMPORTED = (*MODULES, "matplotlib.figure", "matplotlib.backends.backend_agg")
-MAX_WAITING = 16
-"""This many drawings may wait, each a fifth of a second, and half as many of a lone caller. More
-are refused with `Retry-After`.
-"""
+MAX_WAITING = 8
+"""This many drawings may wait, each a fifth of a second. Beyond that, the caller that has most of
+them is refused."""
 
 
 def open_pool(memory_bytes: int = 500_000_000) -> Pool:

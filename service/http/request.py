@@ -6,7 +6,6 @@ import asyncio
 import math
 import time
 from collections.abc import Hashable, Sequence
-from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import cached_property
 
@@ -43,8 +42,6 @@ class Request(fastapi.Request):
     """
     media_type: str
     """The media type of the answer, negotiated from `Accept`; set only on routes that negotiate."""
-    reservations: ExitStack | None = None
-    """Holds the place in the pool that draws, where the response has to be drawn in a process."""
     timeout: asyncio.Timeout | None = None
     """Ends the handling of the request at its deadline."""
 
@@ -53,7 +50,7 @@ class Request(fastapi.Request):
     ) -> None:
         super().__init__(scope, receive, send)
         self.context: Context = scope["app"].state
-        self.job = Job(client=self.caller)
+        self.job = Job()
         self._max_cost = max_cost
         self._rate_limit = self.context.rate_limit if limited else None
 
@@ -110,7 +107,7 @@ class Request(fastapi.Request):
             self.timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
 
     def admit(self, rows: int, *, files: int = 0, price: int = 1) -> None:
-        """Admit the request with the price of its rows, and its drawing, before files are decoded.
+        """Admit the request with the price of its rows, before files are decoded.
 
         A request of a higher price than the limit of admission has the queue for itself. Its client
         is charged for at least one row for each of the files.
@@ -130,8 +127,6 @@ class Request(fastapi.Request):
         self.job.cost = min(rows * price, self.context.admission.limit)
         self.job.client = self.caller
         self.context.admission.admit(self.job)
-        if self.reservations:
-            self.reservations.enter_context(self.context.drawing.turns.reserve(self.job, [1]))
         self.charge(max(rows * price, files), paid=1)
 
     def charge(self, rows: int = 1, *, paid: int = 0) -> None:
@@ -181,4 +176,4 @@ class Request(fastapi.Request):
         self, uploads: Sequence[Upload | Weighed], spec: ImageSpec
     ) -> list[Prepared | Problem]:
         """Decode and fit all uploads, in order. One that cannot be read yields its problem."""
-        return await self.context.decode_pools.decode(uploads, spec, self.job)
+        return await self.context.decode_pools.decode(uploads, spec)

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from itertools import takewhile
@@ -81,7 +80,7 @@ class JsonOrPng(DeferredJson[Drawn]):
 
 
 class SlowJsonOrPng(JsonOrPng[Drawn]):
-    """JSON or a PNG that takes long to draw. It is admitted for, and drawn in, a process.
+    """JSON or a PNG that takes long to draw. It is drawn in a process.
 
     Its `draw` must pickle: a `partial` of a module's function, without the request.
     """
@@ -134,7 +133,6 @@ class Route(APIRoute):
         plain = isinstance(returned, type) and issubclass(returned, Response)
         self._media_types: tuple[str, ...] = (JSON,) if method == "POST" and not plain else ()
         png: dict[int | str, Any] = {}
-        self._draws = get_origin(returned) is SlowJsonOrPng
         if get_origin(returned) in (DeferredJson, JsonOrPng, SlowJsonOrPng):
             if get_origin(returned) is not DeferredJson:
                 self._media_types, png = (
@@ -218,10 +216,7 @@ class Route(APIRoute):
             request.media_type = choose_media_type(accept, self._media_types)
         if self._is_fixed:
             return await self._respond_once(request, *query)
-        with ExitStack() as reservations:
-            if self._draws and request.media_type == PNG:
-                request.reservations = reservations
-            return await _render(await self._handler(request, *query), request)
+        return await _render(await self._handler(request, *query), request)
 
     async def _respond_once(self, request: Request, *query: Query) -> Response:
         answers, key = request.engine.answers, (self.path, *query)
@@ -296,7 +291,7 @@ async def _render(answer: Any, request: Request) -> Response:
         if not isinstance(answer, SlowJsonOrPng):
             return PngResponse(await request.context.slow.run(answer.draw), headers=headers)
         try:
-            drawn = await request.context.drawing.run(DRAW_CPU_S, answer.draw, job=request.job)
+            drawn = await request.context.drawing.run(DRAW_CPU_S, answer.draw)
         except (Crashed, MemoryError) as error:
             text = (
                 f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import NamedTuple
 
 from PIL import Image
@@ -14,7 +13,6 @@ from model.preprocess import Prepared
 from model.preprocess.header import Header, read_header
 from model.preprocess.reader import check_size
 from service.errors import Problem, TooLarge, UnreadablePicture
-from service.inference.job import Job
 from service.pictures.spec import (
     ImageSpec,
     Upload,
@@ -30,8 +28,9 @@ _LARGE_PIXELS = 1_000_000
 """Files with more pixels, or bytes, have processes of their own, so that others need not wait."""
 _MIN_PIXELS = 20_000
 """This many pixels take as long as the way to a process and back."""
-_MAX_WAITING = 128
-"""Each of the two pools may have this many waiting files of the largest size."""
+_MAX_WAITING, _MAX_LARGE_WAITING = 256, 64
+"""So many small files may wait, and so many large ones, each a third of a second. Beyond that, the
+caller that has most of them is refused."""
 _MAX_TOGETHER = 16
 """One request may have this many files of the largest size: a body has room for ten photographs."""
 _HEADERS_AT_ONCE = 4
@@ -65,10 +64,10 @@ class DecodePools:
         self._weighing = asyncio.Lock()
         memory_bytes = _MEMORY_BYTES + _MEMORY_BYTES_PER_PIXEL * max_pixels
         self.fork_server = ForkServer("service.pictures.spec", memory_bytes=memory_bytes)
-        large, limit = max(1, processes // 2), _MAX_WAITING * self._largest
-        self.large = Pool(self.fork_server, processes=large, limit=limit)
-        small, limit = max(1, processes - large), _MAX_WAITING * _LARGE_PIXELS
-        self.small = Pool(self.fork_server, processes=small, limit=limit)
+        large = max(1, processes // 2)
+        self.large = Pool(self.fork_server, processes=large, limit=_MAX_LARGE_WAITING)
+        small = max(1, processes - large)
+        self.small = Pool(self.fork_server, processes=small, limit=_MAX_WAITING)
 
     def start(self) -> None:
         """Start the process that forks the others, and load Pillow's formats, before files come.
@@ -79,17 +78,12 @@ class DecodePools:
         self.fork_server.start()
 
     async def decode(
-        self, uploads: Sequence[Upload | Weighed], spec: ImageSpec, job: Job | None = None
+        self, uploads: Sequence[Upload | Weighed], spec: ImageSpec
     ) -> list[Prepared | Problem]:
         """Decode and fit each upload. An upload that cannot be decoded yields its problem.
 
         A request decodes at most as many files at once as there are processes, so that other
         requests get their turn.
-
-        Args:
-            uploads: the files, perhaps with their headers.
-            spec: how they are fitted.
-            job: whose files they are.
 
         Raises:
             TooLarge: the request's large files have too many pixels together.
@@ -98,7 +92,7 @@ class DecodePools:
         """
         began = time.monotonic()
         try:
-            return await self._decode_all(await self.weigh(uploads, spec), spec, job or Job())
+            return await self._decode_all(await self.weigh(uploads, spec), spec)
         finally:
             timings.record("preprocess", time.monotonic() - began)
 
@@ -120,10 +114,10 @@ class DecodePools:
         return weighed
 
     async def _decode_all(
-        self, files: Sequence[Weighed | Problem], spec: ImageSpec, job: Job
+        self, files: Sequence[Weighed | Problem], spec: ImageSpec
     ) -> list[Prepared | Problem]:
         if len(files) == 1 and not isinstance(files[0], Problem) and not files[0].weight:
-            return [await self._decode(files[0], spec, job)]
+            return [await self._decode(files[0], spec)]
         weights = [file.weight for file in files if isinstance(file, Weighed)]
         most = _MAX_TOGETHER * self._largest
         if sum(weight for weight in weights if weight > _LARGE_PIXELS) > most:
@@ -136,18 +130,14 @@ class DecodePools:
             async with at_once:
                 if not file.weight:
                     await asyncio.sleep(0)  # others are served between quick ones
-                return await self._decode(file, spec, job)
+                return await self._decode(file, spec)
 
-        with ExitStack() as reservations:
-            for pool in (self.small, self.large):
-                if costs := [weight for weight in weights if self._pool(weight) is pool]:
-                    reservations.enter_context(pool.turns.reserve(job, costs))
-            tasks = [asyncio.ensure_future(decode_one(file)) for file in files]
-            try:
-                return await asyncio.gather(*tasks)
-            finally:
-                for task in tasks:  # nobody waits for the others if a process was lost
-                    task.cancel()
+        tasks = [asyncio.ensure_future(decode_one(file)) for file in files]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:  # nobody waits for the others if a process was lost
+                task.cancel()
 
     def close(self) -> None:
         """End the processes."""
@@ -175,15 +165,13 @@ class DecodePools:
         weight = max(header.width * header.height, len(upload), _MIN_PIXELS)
         return Weighed(upload, header, min(weight, self._largest))
 
-    async def _decode(self, file: Weighed, spec: ImageSpec, job: Job) -> Prepared | Problem:
+    async def _decode(self, file: Weighed, spec: ImageSpec) -> Prepared | Problem:
         pool, limits = self._pool(file.weight), (file.header, spec, self._max_pixels)
         if pool is None:
             return decode_and_fit(file.content, *limits)
         cpu_s = _CPU_S + _CPU_S_PER_PIXEL * file.weight
         try:
-            result = await pool.run(
-                cpu_s, decode_in_process, *limits, file=file.content, job=job, cost=file.weight
-            )
+            result = await pool.run(cpu_s, decode_in_process, *limits, file=file.content)
             facts, content = result if isinstance(result, tuple) else (result, b"")
             return read_decoded(facts, content, spec)
         except MemoryError:

@@ -23,10 +23,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from service.inference.job import Closed, Job
-from service.inference.price import charge_time
+from service.inference.job import Closed
+from service.inference.price import charge_time, current_owner
 from service.pool.__main__ import FRAME, READY
-from service.pool.turns import Turns
+from service.shared import Turns
 
 _NO_PROCESS = "a process that decodes or draws cannot be started"
 _NO_ANSWER = "the process sent what is no answer"
@@ -155,12 +155,12 @@ class ForkServer:
 
 
 class Pool:
-    """Runs functions in processes of a fork server. Callers take turns: see `Turns`.
+    """Runs functions in processes of a fork server. Callers take turns.
 
     Args:
         fork_server: forks the processes, each when it is first needed.
         processes: at most so many.
-        limit: of what waits or runs, in whatever unit costs are counted.
+        limit: so many tasks may wait.
     """
 
     def __init__(self, fork_server: ForkServer, *, processes: int, limit: int) -> None:
@@ -169,13 +169,7 @@ class Pool:
         self.idle: list[Child] = []
 
     async def run(
-        self,
-        cpu_s: float,
-        function: Callable[..., Any],
-        *args: Any,
-        file: bytes = b"",
-        job: Job | None = None,
-        cost: int = 1,
+        self, cpu_s: float, function: Callable[..., Any], *args: Any, file: bytes = b""
     ) -> Any:
         """Run a function with a file, if given, and picklable arguments in a process.
 
@@ -187,20 +181,19 @@ class Pool:
             function: of a module that the fork server imports.
             args: of the function.
             file: the function's first argument, if there is one.
-            job: whose turn it is.
-            cost: of the task, in the unit of the pool's limit.
 
         Returns:
             The function's result: a JSON value, bytes, or a pair of both. The process may be in the
             hands of the file's author: check the result.
 
         Raises:
+            QueueFull: too many tasks wait, and the request's owner has most of them.
             Crashed: the process ended because of the task, as it does after `cpu_s`.
             Closed: the process was killed, the fork server was lost, or no process can be forked.
             MemoryError: the function raised one.
             RuntimeError: it raised anything else.
         """
-        async with self.turns.take(job or Job(), cost):
+        async with self.turns.turn(current_owner()):
             child, began, taken_s = self._take(), time.monotonic(), cpu_s
             try:
                 task = pickle.dumps((cpu_s, function, args, len(file)), pickle.HIGHEST_PROTOCOL)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,7 +13,6 @@ from PIL import Image
 
 from service.drawing import MAX_WAITING, open_pool
 from service.http.negotiation import JSON, PNG
-from service.inference.job import Job
 from tests.processes import descendants
 
 DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/rivals?count=2"]
@@ -24,32 +24,30 @@ def draw(client: TestClient, path: str, digit: bytes, kind: str = PNG, **headers
 
 @pytest.mark.parametrize("path", DRAWN)
 def test_a_full_queue_of_drawings_is_answered_with_429(
-    path: str, client: TestClient, digits: list[bytes]
+    path: str, client: TestClient, digits: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before inference, and for drawings alone: the same as JSON has no need to wait for them."""
+    """For drawings alone: the same as JSON has no need to wait for them."""
     turns = client.app.state.drawing.turns  # type: ignore[attr-defined]
-    others = [Job(client="a"), Job(client="b")]
-    with turns.reserve(others[0], [MAX_WAITING // 2]), turns.reserve(others[1], [MAX_WAITING // 4]):
-        with turns.reserve(Job(client="c"), [MAX_WAITING // 8]):
-            refused = draw(client, path, digits[7])
+    others = {number: deque([None]) for number in range(MAX_WAITING)}
+    with monkeypatch.context() as patch:
+        patch.setattr(turns, "_free", 0)
+        patch.setattr(turns, "_waiting", others)
+        refused = draw(client, path, digits[7])
         answered = draw(client, path, digits[7], JSON)
     assert 429 == refused.status_code
     assert 1 <= int(refused.headers["Retry-After"])
     assert 200 == answered.status_code
     assert 200 == draw(client, path, digits[7]).status_code
-    assert 0 == turns.waiting
     assert 0 == client.app.state.admission.waiting  # type: ignore[attr-defined]
 
 
 def test_a_drawing_that_is_late_is_given_up(client: TestClient, digits: list[bytes]) -> None:
     """Its process is killed, and the next drawing has another."""
     path = "/equivariance?steps=64"
-    pool = client.app.state.drawing  # type: ignore[attr-defined]
     assert 200 == draw(client, path, digits[7]).status_code
     late = draw(client, path, digits[7], **{"X-Request-Timeout": "0.15"})
     assert 504 == late.status_code
     assert 200 == draw(client, path, digits[7]).status_code
-    assert 0 == pool.turns.waiting
 
 
 def test_a_drawing_without_memory_is_answered_with_503(
@@ -76,7 +74,7 @@ def test_a_drawing_that_crashes_is_answered_with_503(
     assert 200 == draw(client, DRAWN[0], digits[7]).status_code
     with ThreadPoolExecutor(1) as asking:
         crashing = asking.submit(draw, client, "/equivariance?steps=64", digits[7])
-        while not pool.turns.waiting or pool.idle:
+        while pool.idle:
             assert not crashing.done()
         (child,) = descendants(pool.fork_server.pid)
         os.kill(child, signal.SIGKILL)
