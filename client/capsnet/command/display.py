@@ -28,8 +28,6 @@ from capsnet._generated import (
     Prediction,
     ReconstructAnswer,
     RoutingAnswer,
-    SegmentAnswer,
-    SweepAnswer,
 )
 from capsnet.answers import Answer
 from capsnet.errors import InvalidAnswer
@@ -70,8 +68,6 @@ _CELLS = 32
 """Columns of a network's image in a terminal."""
 _BAR_CELLS = 30
 _MIN_PX = 256
-_STEPS = 5
-"""Of a sweep, in a terminal."""
 
 
 def write_json(value: Any) -> None:
@@ -225,30 +221,6 @@ def _show_perturb(answer: PerturbAnswer, _draw: object) -> None:
         console.print(f"increasing dimension {answer.dim}: {answer.meaning.effect}")
 
 
-def _show_sweep(answer: SweepAnswer, _draw: object) -> None:
-    """A few steps of each dimension, the smallest delta first."""
-    console.print(summarise(answer))
-    last = len(answer.deltas) - 1
-    places = sorted({round(last * share / (_STEPS - 1)) for share in range(_STEPS)})
-    deltas = ", ".join(f"{answer.deltas[place]:g}" for place in places)
-    for dim, meaning, images in zip(answer.dims, answer.meanings, answer.images, strict=True):
-        effect = f": {meaning.effect}" if meaning and meaning.effect else ""
-        console.print(f"dimension {dim}{effect} ({deltas})")
-        show_images(console, [images[place] for place in places])
-
-
-def _show_segment(answer: SegmentAnswer, draw: Callable[[], Image.Image]) -> None:
-    """The picture next to its parts, and a table of them."""
-    if console.is_terminal:
-        show_images(console, [draw(), *(one.reconstruction for one in answer.segments)])
-    table = Table(title=f"{answer.explained_ink:.0%} of the ink explained", title_justify="left")
-    for name in ("class", "length", "share of the ink"):
-        table.add_column(name, justify="right")
-    for one in answer.segments:
-        table.add_row(one.class_name, f"{one.length:.3f}", f"{one.ink_share:.0%}")
-    console.print(table)
-
-
 def _show_routing(answer: RoutingAnswer, draw: Callable[[], Image.Image]) -> None:
     """The picture, and the class by iteration."""
     if console.is_terminal:
@@ -265,8 +237,6 @@ def _show_routing(answer: RoutingAnswer, draw: Callable[[], Image.Image]) -> Non
 SHOWS: dict[str, Callable[[Any, Callable[[], Image.Image]], None]] = {
     "reconstruct": _show_reconstruct,
     "perturb": _show_perturb,
-    "sweep": _show_sweep,
-    "segment": _show_segment,
     "routing": _show_routing,
 }
 """Displays of answers that say more than their picture and their numbers."""
