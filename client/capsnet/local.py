@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -20,8 +19,8 @@ import httpx
 
 from capsnet.errors import Unreachable
 
-SERVICE, MODEL = "service", "model"
-"""Packages of the distribution capsnet-service."""
+SERVICE = "service"
+"""The package of the distribution capsnet-service."""
 _START_S, _STOP_S = 120.0, 10.0
 _KEPT = ("CAPSNET_DEVICE", "CAPSNET_THREADS", "CAPSNET_CUDA_")
 """Settings that a local service takes from its user's environment."""
@@ -77,32 +76,22 @@ def _is_inherited(name: str) -> bool:
 
 def _bundle_settings(bundle: str) -> dict[str, str]:
     """The service's settings with which it loads only this bundle."""
-    own = {"CAPSNET_HOST": "127.0.0.1", "CAPSNET_WORKERS": "1", "CAPSNET_DRAIN_GRACE_S": "0"}
-    folder = Path(bundle).resolve()
-    if not folder.is_dir():
-        shipped = _shipped()
-        if shipped and bundle not in shipped:
-            near = "".join(
-                f" Did you mean {one!r}?" for one in get_close_matches(bundle, shipped, 1)
-            )
-            raise NoLocalService(
-                f"{bundle!r} is no folder, and no bundle that ships: {', '.join(shipped)}.{near}"
-            )
-        return {**own, "CAPSNET_MODELS": json.dumps([bundle]), "CAPSNET_DEFAULT_MODEL": bundle}
+    from model import open_bundle  # noqa: PLC0415  of the service's distribution
+    from model.bundle import BundleError  # noqa: PLC0415
+
     try:
-        name = str(json.loads((folder / "manifest.json").read_text())["name"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NoLocalService(f"{bundle} is no bundle: {error}") from error
-    place = {"CAPSNET_BUNDLES": str(folder.parent), "CAPSNET_MODELS": json.dumps([folder.name])}
-    return {**own, **place, "CAPSNET_DEFAULT_MODEL": name}
-
-
-def _shipped() -> list[str]:
-    """Names of the bundles that come with the service."""
-    spec = find_spec(MODEL)
-    folders = spec.submodule_search_locations if spec else None
-    found = (Path(one).glob("bundles/*/manifest.json") for one in folders or ())
-    return sorted(manifest.parent.name for some in found for manifest in some)
+        opened = open_bundle(bundle)
+    except BundleError as error:
+        raise NoLocalService(str(error)) from error
+    folder = Path(opened.path).resolve()
+    return {
+        "CAPSNET_HOST": "127.0.0.1",
+        "CAPSNET_WORKERS": "1",
+        "CAPSNET_DRAIN_GRACE_S": "0",
+        "CAPSNET_BUNDLES": str(folder.parent),
+        "CAPSNET_MODELS": json.dumps([folder.name]),
+        "CAPSNET_DEFAULT_MODEL": opened.manifest.name,
+    }
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:

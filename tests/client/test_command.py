@@ -142,12 +142,6 @@ def opened(content: bytes) -> Image.Image:
     return Image.open(io.BytesIO(content))
 
 
-def test_a_picture_comes_from_standard_input(run: Run) -> None:
-    """`-` is a pipe."""
-    result = run("classify", "-", "--json", content=Path(SEVEN).read_bytes())
-    assert 7 == json.loads(result.stdout)["label"]
-
-
 def test_commands_are_joined_by_pipes(url: str) -> None:
     """What one draws, the next one reads: a thicker 4 is a 4."""
     command = f"{sys.executable} -m capsnet"
@@ -416,14 +410,6 @@ def test_subfolders_are_not_read_without_a_word(run: Run, folder: Path) -> None:
     assert "" == run("classify", str(folder / "is 3")).stderr
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_commands(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script that `--install-completion` installs."""
-    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
-    result = CliRunner().invoke(app, ["--show-completion", shell], prog_name="capsnet")
-    assert "_CAPSNET_COMPLETE" in result.stdout
-
-
 def test_exit_codes_are_in_the_help(run: Run) -> None:
     """All of them."""
     text = " ".join(run("--help").stdout.split())
@@ -456,18 +442,3 @@ def test_a_terminal_of_no_size_shows_words(url: str) -> None:
     """As some of containers and of build servers; no warning that it did not say its size."""
     shown = run_in_terminal(url, *COMMANDS["perturb"], columns=0).decode()
     assert ("▀" in shown, "mnist-compact" in shown, "Failed" in shown) == (False, True, False)
-
-
-def test_a_dumb_terminal_and_a_pipe_show_none(
-    url: str, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A log file is not filled with blocks."""
-    assert "▀" not in run(*COMMANDS["perturb"]).stdout
-    monkeypatch.setenv("TERM", "dumb")
-    ended = subprocess.run(
-        [sys.executable, "-m", "capsnet", *COMMANDS["perturb"], "--url", url],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert "▀" not in ended.stdout

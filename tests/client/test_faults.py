@@ -74,13 +74,6 @@ SOME = pytest.mark.parametrize("name", ["classify", "models", "reconstruct", "se
 """Methods of each kind: the same lines read what has no JSON of an answer for all methods."""
 
 
-@pytest.mark.parametrize("ask", [call, await_call])
-def test_a_deadline_that_the_service_tells_is_the_client_s(ask: Any, serve: Serve) -> None:
-    """One exception for both; it keeps what the service says."""
-    with pytest.raises(DeadlineExceeded, match="what is wrong"):
-        ask(serve(problem(504, "too-late")).url)
-
-
 @BOTH
 @EVERY
 def test_a_busy_service_is_asked_again(ask: Any, name: str, serve: Serve) -> None:

@@ -1,26 +1,15 @@
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import struct
-import tracemalloc
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from starlette.types import Message
 
-from service.api.v2.request import read_body
-from service.api.v2.tensors import TensorSpec
-from service.budget import Budget
-from service.errors import InvalidParameter
-from service.http.route import Request
-from service.settings import Settings
-from service.slow import SlowThread
 from tests.service.api.v2.conftest import MAX_BODY_BYTES
 
 MODEL = "mnist-compact"
@@ -117,20 +106,6 @@ def test_a_wrong_tensor_is_refused_in_words(
     assert words in text
 
 
-def test_strings_take_no_more_than_themselves() -> None:
-    """An array of them has room for the longest at each place of the tensor."""
-    spec = TensorSpec("images", "FP32", (1, 28, 28))
-    for data in (["x" * 95_000, *["x"] * 6_271], ["x"] * 400_000):
-        tracemalloc.start()
-        try:
-            with pytest.raises(InvalidParameter, match="not FP32"):
-                spec.from_json(data, [8, 1, 28, 28])
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert 1_000_000 > peak
-
-
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
 def test_numbers_are_finite(
     value: str, service: httpx.Client, v2: triton.InferenceServerClient
@@ -182,14 +157,6 @@ def test_headers_that_lie_are_refused(
     found, text = refusal(service.post(URL, content=content, headers=headers))
     assert status == found
     assert words in text
-
-
-@pytest.mark.parametrize("size", [3132, 3140, 0])
-def test_announced_sizes_are_checked(size: int, service: httpx.Client) -> None:
-    """Of bytes that do not make the shape."""
-    head = json.dumps(request(binary(size))).encode()
-    answer = service.post(URL, content=head + bytes(size), headers={LENGTH: str(len(head))})
-    assert (400, f"images: 1 rows have 3,136 bytes, not {size:,}") == refusal(answer)
 
 
 @pytest.mark.parametrize(
@@ -274,27 +241,6 @@ def test_a_body_may_be_sent_as_it_is(encoding: str, service: httpx.Client) -> No
     assert 200 == service.post(URL, json=request(), headers=headers).status_code
 
 
-def test_compressed_bytes_are_freed_once_they_are_inflated() -> None:
-    """As they no longer count."""
-    content = gzip.compress(bytes(99))
-    share = Budget(1_000).share("")
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": content}
-
-    async def send(_message: Message) -> None:
-        raise AssertionError("nothing is answered")
-
-    async def scenario() -> bytes:
-        app = SimpleNamespace(state=SimpleNamespace(settings=Settings(), slow=SlowThread()))
-        headers = [(b"content-encoding", b"gzip")]
-        scope = {"type": "http", "headers": headers, "state": {"share": share}, "app": app}
-        return await read_body(Request(scope, receive, send, limited=False))
-
-    assert bytes(99) == asyncio.run(scenario())
-    assert 99 - len(content) == share.size
-
-
 def test_a_body_counts_as_what_it_inflates_to(service: httpx.Client) -> None:
     """Not as that and its compressed bytes together, which may be more than a body may have."""
     noise = np.random.default_rng(0).random((40, 1, 28, 28), np.float32)
@@ -328,14 +274,3 @@ def test_a_deadline_that_is_none_is_refused(limit: str, service: httpx.Client) -
     """`X-Request-Timeout` counts here too."""
     answer = service.post(URL, json=request(), headers={"X-Request-Timeout": limit})
     assert (422, "X-Request-Timeout is a positive number of seconds") == refusal(answer)
-
-
-def test_a_deadline_that_passes_is_told(service: httpx.Client) -> None:
-    """With 504, wherever it passes."""
-    answer = service.post(URL, json=request(), headers={"X-Request-Timeout": "1e-6"})
-    status, text = refusal(answer)
-    assert (status, text.partition(";")[0]) in (
-        (504, "the deadline had passed before the request was admitted"),
-        (504, "no answer within 1e-06 s"),
-        (504, "the deadline would pass in the queue"),
-    )

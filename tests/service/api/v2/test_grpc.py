@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +14,6 @@ import pytest
 from pydantic import SecretStr
 
 from model.preprocess import Floats
-from model.runtime import Encoding, Runtime
 from service.api.v2.messages import SERVICE, messages
 from service.app import create_app
 from service.inference.bundles import load_runtimes
@@ -25,7 +22,6 @@ from service.settings import Settings
 from tests.processes import PATIENCE_S, free_port
 from tests.service.api.v2.conftest import MAX_BODY_BYTES
 from tests.service.api.v2.test_infer import files
-from tests.serving import serve
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # generated for the protobuf before the one that runs
@@ -215,54 +211,19 @@ def test_compressed_messages_are_refused(
     assert "StatusCode.UNIMPLEMENTED" == refused.value.status()
 
 
-def test_a_deadline_may_be_metadata(v2: triton.InferenceServerClient, images: Floats) -> None:
-    """As the header is over HTTP."""
-    with pytest.raises(triton.InferenceServerException, match="positive number") as refused:
-        v2.infer(MODEL, [tensor("images", images)], headers={"x-request-timeout": "soon"})
-    assert "StatusCode.INVALID_ARGUMENT" == refused.value.status()
-
-
-def test_bulk_calls_take_what_other_calls_leave(
-    settings: Settings, images: Floats, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ({"x-request-timeout": "soon"}, "positive number"),
+        ({"x-priority": "low"}, "interactive or bulk"),
+    ],
+)
+def test_metadata_are_the_headers_of_http(
+    headers: dict[str, str], words: str, v2: triton.InferenceServerClient, images: Floats
 ) -> None:
-    """The metadata say so, as the header does over HTTP."""
-    entered, may_go, port = threading.Semaphore(0), threading.Semaphore(0), free_port()
-    batches: list[int] = []
-    real = Runtime.encode
-
-    def encode(runtime: Runtime, rows: Floats) -> Encoding[Floats]:
-        batches.append(len(rows))
-        entered.release()
-        assert may_go.acquire(timeout=PATIENCE_S)
-        return real(runtime, rows)
-
-    monkeypatch.setattr(Runtime, "encode", encode)
-    monkeypatch.setattr(Runtime, "row_s", lambda *_: math.inf)  # not on the event loop
-    with (
-        serve(settings, grpc_port=port, max_batch_rows=2) as client,
-        triton.InferenceServerClient(f"127.0.0.1:{port}") as v2,
-        ThreadPoolExecutor(2) as pool,
-    ):
-        many, priority = [tensor("images", images[:5])], {"x-priority": "bulk"}
-        bulk = pool.submit(v2.infer, MODEL, many, headers=priority)
-        assert entered.acquire(timeout=PATIENCE_S)
-        quick = pool.submit(v2.infer, MODEL, [tensor("images", images[:1])])
-        while "capsnet_waiting_rows 6.0" not in client.get("/metrics").text:
-            pass
-        may_go.release(2)
-        assert 1 == len(quick.result().as_numpy("presence"))
-        assert not bulk.done()
-        may_go.release(9)
-        assert 5 == len(bulk.result().as_numpy("presence"))
-    assert [2, 1, 2, 1] == batches
-
-
-def test_other_priorities_of_calls_are_refused(
-    v2: triton.InferenceServerClient, images: Floats
-) -> None:
-    """A misspelt priority would be an interactive one."""
-    with pytest.raises(triton.InferenceServerException, match="interactive or bulk") as refused:
-        v2.infer(MODEL, [tensor("images", images)], headers={"x-priority": "low"})
+    """A misspelt one is refused."""
+    with pytest.raises(triton.InferenceServerException, match=words) as refused:
+        v2.infer(MODEL, [tensor("images", images)], headers=headers)
     assert "StatusCode.INVALID_ARGUMENT" == refused.value.status()
 
 

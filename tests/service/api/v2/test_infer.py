@@ -113,14 +113,6 @@ def test_files_need_no_tensor_code(
     np.testing.assert_allclose(result.as_numpy("novelty"), scores, atol=1e-6)
 
 
-def test_outputs_that_cost_more_are_given_only_if_asked_for(
-    v2: triton.InferenceServerClient, images: Floats
-) -> None:
-    """Without a list of outputs there are presence and poses."""
-    answer = v2.infer(MODEL, [tensor("images", images)]).get_response()
-    assert ["presence", "poses"] == [one["name"] for one in answer["outputs"]]
-
-
 @pytest.mark.parametrize("number", [3, 7])
 def test_a_file_may_be_the_whole_body(
     number: int, service: httpx.Client, digits: list[bytes], classified: list[dict[str, Any]]
@@ -221,12 +213,3 @@ def test_more_images_than_a_batch_are_taken(
     """40 rows are two batches of at most 32."""
     result = v2.infer(MODEL, [tensor("images", np.tile(images, (4, 1, 1, 1)))])
     check(result, classified * 4)
-
-
-def test_a_version_may_be_named(v2: triton.InferenceServerClient, images: Floats) -> None:
-    """The one that is loaded; another is not found."""
-    (version,) = v2.get_model_metadata(MODEL)["versions"]
-    result = v2.infer(MODEL, [tensor("images", images)], model_version=version)
-    assert version == result.get_response()["model_version"]
-    with pytest.raises(triton.InferenceServerException, match="is loaded in version"):
-        v2.infer(MODEL, [tensor("images", images)], model_version="1")

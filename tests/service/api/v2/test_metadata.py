@@ -64,19 +64,6 @@ def test_every_model_is_ready_and_configured(name: str, v2: triton.InferenceServ
         }
 
 
-def test_inputs_that_exclude_each_other_are_optional(v2: triton.InferenceServerClient) -> None:
-    """Tensors and files; the decoder needs both of its inputs."""
-    configs = [v2.get_model_config(name)["input"] for name in MODELS[:2]]
-    assert [[True, True], [False, False]] == [[one["optional"] for one in some] for some in configs]
-
-
-def test_a_model_that_is_not_there_is_not_ready(v2: triton.InferenceServerClient) -> None:
-    """And has no metadata."""
-    assert not v2.is_model_ready("mnist-compact.encoder")
-    with pytest.raises(triton.InferenceServerException, match="there is no model 'nothing'"):
-        v2.get_model_metadata("nothing")
-
-
 @pytest.fixture(scope="module")
 def families(settings: Settings, family_bundles: Any) -> TestClient:
     """An untrained bundle of each family."""

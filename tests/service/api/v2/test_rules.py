@@ -45,15 +45,6 @@ def test_while_bundles_are_loaded_it_is_alive_and_not_ready(settings: Settings) 
             assert (503, ["error"]) == (answer.status_code, list(answer.json()))
 
 
-def test_while_it_drains_it_is_not_ready(settings: Settings) -> None:
-    """So that load balancers turn elsewhere."""
-    with serve(settings) as client:
-        assert {"ready": True} == client.get("/v2/health/ready").json()
-        client.app.state.draining = True
-        assert 503 == client.get("/v2/health/ready").status_code
-        assert 200 == client.post(INFER, content=BLACK, headers=RAW).status_code
-
-
 def test_a_request_is_one_line_and_one_count(
     client: TestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -91,12 +82,6 @@ def test_the_decoder_takes_more_poses_than_a_request_may_have_pictures(client: T
         ]
         answer = client.post(INFER.replace("/infer", ".decoder/infer"), json={"inputs": inputs})
         assert status == answer.status_code, answer.text
-
-
-def test_a_body_over_the_limit_is_refused(client: TestClient, settings: Settings) -> None:
-    """With the protocol's error."""
-    answer = client.post(INFER, content=bytes(settings.max_body_bytes + 1), headers=RAW)
-    assert (413, ["error"]) == (answer.status_code, list(answer.json()))
 
 
 def test_pages_of_other_origins_may_send_tensors(settings: Settings) -> None:
