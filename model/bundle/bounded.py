@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import lzma
+import os
+import stat
 import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -38,6 +41,19 @@ _UNREADABLE = (
 """What `zipfile` and `numpy` raise for files that are broken, encrypted or something else."""
 
 
+def open_file(path: Path) -> BinaryIO:
+    """Open a file to read, but no pipe or device, on which reading could wait for ever.
+
+    Raises:
+        OSError: it cannot be read, or is something else.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
 def read_bytes(path: Path, most: int) -> bytes:
     """Read a file of at most so many bytes.
 
@@ -45,7 +61,7 @@ def read_bytes(path: Path, most: int) -> bytes:
         OSError: it cannot be read.
         ValueError: it has more.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise ValueError(f"{path.name} has more than {most:,} bytes")
@@ -95,7 +111,7 @@ def read_arrays(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
         ValueError: it is something else, lacks one, or has more than `MAX_ARRAYS_BYTES`.
     """
     try:
-        with ZipFile(path) as archive:
+        with open_file(path) as file, ZipFile(file) as archive:
             size = sum(member.file_size for member in archive.infolist())
             if size > MAX_ARRAYS_BYTES:
                 raise ValueError(f"its arrays have more than {MAX_ARRAYS_BYTES:,} bytes")

@@ -14,11 +14,15 @@ prediction (Vovk 2005; Angelopoulos and Bates 2021, section 1).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Self, get_args
+from dataclasses import field
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from model.bundle.entry import ENTRY, Count, Entry, Share, check_rising
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -30,55 +34,43 @@ _MIN_PRESENCE = 1e-12
 """The least presence whose logarithm is taken."""
 
 
-@dataclass(frozen=True)
-class Confidence:
-    """The calibration of one bundle.
-
-    Raises:
-        ValueError: the tables do not go together, do not rise, or a number is out of range.
-    """
+@dataclass(frozen=True, config=ENTRY)
+class Confidence(Entry):
+    """The calibration of one bundle."""
 
     images: str
     """The images that it was fitted on, in words."""
-    count: int
+    count: Count
     """The number of those images."""
     input: Input
     """What the temperature multiplies."""
-    temperature: float
+    temperature: Annotated[float, Field(gt=0)]
     """T, which multiplies presence before the softmax."""
     method: Method
     """The method that gives the probability."""
-    coverages: tuple[float, ...]
+    coverages: Annotated[tuple[Share, ...], Field(min_length=1)]
     """The coverages for which there are thresholds, rising."""
-    thresholds: tuple[tuple[float, ...], ...]
+    thresholds: Annotated[tuple[tuple[Share, ...], ...], Field(min_length=1)]
     """The least p of a label in a set, for each coverage: of all classes, or of each."""
     scores: tuple[float, ...] = ()
     """The p of the most probable label, rising, at which isotonic regression has a value."""
-    probabilities: tuple[float, ...] = ()
+    probabilities: tuple[Share, ...] = ()
     """The probability at each of these; between them it is interpolated."""
     cross_validated: dict[str, Any] = field(default_factory=dict)
     """The measures of `training.reliability` on the same images, each of which was
     answered by a calibration of the others."""
 
-    def __post_init__(self) -> None:
-        if self.method not in get_args(Method) or self.input not in get_args(Input):
-            raise ValueError("the calibration has an unknown method or input")
-        if not (np.isfinite(self.temperature) and self.temperature > 0 and self.count > 0):
-            raise ValueError("the temperature and the count of a calibration are positive")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if len(self.scores) != len(self.probabilities) or (self.method == "isotonic") != bool(
             self.scores
         ):
             raise ValueError("isotonic calibrations, and only they, have as many scores as values")
-        widths = {len(row) for row in self.thresholds}
-        if widths != {len(self.coverages)} or not self.coverages:
+        if {len(row) for row in self.thresholds} != {len(self.coverages)}:
             raise ValueError("the calibration needs a threshold for each coverage")
-        rising = [self.coverages, self.scores, self.probabilities]
-        rising += [row[::-1] for row in self.thresholds]
-        if not all(np.all(np.diff(table) >= 0) for table in rising):
-            raise ValueError("a table of the calibration does not rise")
-        within = np.concatenate([np.ravel(self.thresholds), self.probabilities, self.coverages])
-        if not ((within >= 0) & (within <= 1)).all():
-            raise ValueError("a share of the calibration is out of range")
+        falling = (row[::-1] for row in self.thresholds)
+        check_rising(self.coverages, self.scores, self.probabilities, *falling)
+        return self
 
     @property
     def per_class(self) -> bool:
@@ -113,21 +105,6 @@ class Confidence:
         least = np.array([row[column] for row in self.thresholds])  # (1,) or (K,)
         return np.asarray((scores >= least) | (scores == scores.max(axis=1, keepdims=True)))
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read what `to_dict` gave, JSON's lists for tuples.
-
-        Raises:
-            ValueError, TypeError: a key is unknown or missing, or a value out of range.
-        """
-        if not isinstance(values, dict):
-            raise TypeError("the calibration is an object")
-        return cls(**{key: _as_tuple(value) for key, value in values.items()})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the manifest's entry."""
-        return asdict(self)
-
 
 def score_classes(presence: Floats, temperature: float, kind: Input) -> Doubles:
     """Compute softmax(T z), (N, K), with z the presence (N, K) or its logarithm."""
@@ -135,7 +112,3 @@ def score_classes(presence: Floats, temperature: float, kind: Input) -> Doubles:
     logits = temperature * (np.log(exact.clip(_MIN_PRESENCE)) if kind == "log-presence" else exact)
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value

@@ -5,8 +5,12 @@ They are measured by training (`training.analysis.dimensions`) and shown by the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from model.bundle.entry import ENTRY, Share
 
 Deformation = Literal[
     "thickness",
@@ -42,35 +46,30 @@ DIRECTED = frozenset(name for name, words in _EFFECTS.items() if len(words) > 1)
 """The names with a direction."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ENTRY)
 class PoseDimension:
     """The name of one dimension of one class's pose.
 
     `localised` dimensions change one part of the image; `none` stands where nothing that has a
     name was found and confirmed.
-
-    Raises:
-        ValueError: an entry is out of range or contradicts another one.
     """
 
-    label: int
+    label: Annotated[int, Field(ge=0)]
     """The label of the class whose pose this is."""
-    dim: int
+    dim: Annotated[int, Field(ge=0)]
     name: DimensionName
     sign: int = 0
     """1 where a larger value gives more of what the name says, -1 where it gives less; 0 for names
     without a direction: azimuth, lamp, `localised` and `none`."""
-    strength: float = 0.0
+    strength: Share = 0.0
     """Share of the image's change that the named deformation, or a change of the named factor,
     explains, in [0, 1]; for `localised` the share of it that lies in that part; 0 for `none`."""
 
-    def __post_init__(self) -> None:
-        if self.name not in get_args(DimensionName):
-            raise ValueError(f"unknown pose dimension {self.name!r}")
-        if self.label < 0 or self.dim < 0 or not 0 <= self.strength <= 1:
-            raise ValueError("label, dimension or strength of a pose dimension is out of range")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.sign not in ((-1, 1) if self.name in DIRECTED else (0,)):
             raise ValueError(f"a pose dimension {self.name!r} has no sign {self.sign}")
+        return self
 
     @property
     def is_named(self) -> bool:

@@ -5,15 +5,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from model.bundle.entry import ENTRY, Count, Entry
 
 MARGIN = 0.02
 """Shares that differ by less are as good as equal: other images change a share by about as much."""
+Explains = Annotated[float, Field(ge=-1e6, le=1)]
+"""A share is negative where the mean image is closer to the images than their reconstructions."""
 
 
-@dataclass(frozen=True)
-class Explained:
+@dataclass(frozen=True, config=ENTRY)
+class Explained(Entry):
     """Shares of the variance of images that reconstructions explain.
 
     The share is 1 - sum |x - y|^2 / sum |x - m|^2 over all pixels of all images. Here y is the
@@ -22,27 +28,22 @@ class Explained:
 
     images: str
     """The images that are explained, in words."""
-    count: int
+    count: Count
     """The number of those images; for pairs, of their objects."""
-    pose: float
+    pose: Explains
     """By the decoded pose of the most present class; for pairs, of the labels."""
-    class_mean: float
+    class_mean: Explains
     """By the mean training image of that class."""
-    pca: dict[str, float]
+    pca: dict[str, Explains]
     """By `class_dim` principal components of training images."""
-    class_dim: int
+    class_dim: Count
     """The numbers of a pose, D."""
 
-    def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            ValueError: a share exceeds 1, or a count is not positive.
-        """
-        if max(self.pose, self.class_mean, *self.pca.values()) > 1:
-            raise ValueError("a share of the variance exceeds 1")
-        if self.count < 1 or self.class_dim < 1:
-            raise ValueError("images are explained by the numbers of a pose")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if str(self.class_dim) not in self.pca:
+            raise ValueError(f"pca has no share of {self.class_dim} numbers, as a pose has")
+        return self
 
     @property
     def pca_same(self) -> float:
@@ -57,18 +58,3 @@ class Explained:
         reconstruction shows less of an image than a method without any learning of classes.
         """
         return self.pose < self.pca_same - MARGIN
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read what `to_dict` gave.
-
-        Raises:
-            ValueError, TypeError: a key is unknown or missing, or a value out of range.
-        """
-        if not isinstance(values, dict):
-            raise TypeError("what a pose explains is an object")
-        return cls(**values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the manifest's entry."""
-        return asdict(self)

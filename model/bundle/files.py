@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from model.bundle.atomic_file import replacing
-from model.bundle.bounded import read_json
+from model.bundle.bounded import open_file, read_json
 from model.bundle.figures import Figure, read_figures
 from model.bundle.manifest import GraphRole, Manifest
 from model.bundle.neighbours import PoseGallery
@@ -113,7 +113,7 @@ def digest(file: Path, bundle: Path) -> str:
         BundleError: it cannot be read.
     """
     try:
-        with file.open("rb") as stream:
+        with open_file(file) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise BundleError(f"{bundle}: {file.name} cannot be read: {error.strerror}") from error

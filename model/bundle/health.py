@@ -5,101 +5,75 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Self
 
-from pydantic import ConfigDict
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from model.bundle.entry import ENTRY, Count, Entry, Percent, Share
+
+MAX_LAYERS, MAX_ITERATIONS = 100, 100
+Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=MAX_ITERATIONS)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ENTRY)
 class CapsuleHealth:
     """The capsules of one layer."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True)
-
     layer: str
     capsules: int
-    starved_percent: float
+    starved_percent: Percent
     """The percentage of capsules that are present in none of the images."""
-    mean_presence: float
+    mean_presence: Share
     """The mean presence of all capsules."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ENTRY)
 class CouplingHealth:
     """The couplings of one routed layer; entropy and polarisation by iteration."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True)
-
     layer: str
-    entropy: tuple[float, ...]
+    entropy: Shares
     """0: each capsule serves one parent. 1: it serves all alike."""
-    polarisation: tuple[float, ...]
+    polarisation: Shares
     """0: couplings are uniform. 1: each capsule serves one parent."""
     within_class: float
     """The standard deviation over images of one class, as a share of the mean coupling."""
     between_classes: float
     """The standard deviation of the classes' mean couplings, as a share of the mean coupling."""
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(self.entropy) != len(self.polarisation):
+            raise ValueError("entropy and polarisation have a number for each iteration")
+        return self
 
-@dataclass(frozen=True)
-class Health:
-    """The health of one network.
 
-    Raises:
-        ValueError: a number is out of range.
-    """
+@dataclass(frozen=True, config=ENTRY)
+class Health(Entry):
+    """The health of one network."""
 
     images: str
     """The images that it was measured on, in words."""
-    count: int
-    capsules: tuple[CapsuleHealth, ...]
-    couplings: tuple[CouplingHealth, ...]
+    count: Count
+    capsules: Annotated[tuple[CapsuleHealth, ...], Field(min_length=1, max_length=MAX_LAYERS)]
+    couplings: Annotated[tuple[CouplingHealth, ...], Field(min_length=1, max_length=MAX_LAYERS)]
     parse_trees: float
     """The mean number of different parse trees of a class."""
     images_per_class: float
     """The mean number of images of a class, which is the most that `parse_trees` can be."""
-    negated_changed_percent: float | None
+    negated_changed_percent: Percent | None
     """The percentage of answers that change if all input capsules change their sign; None of a
     family whose votes are no module."""
-    negated_presence_change: float | None
+    negated_presence_change: Share | None
     """The mean change of presence by that."""
-    effective_dims: float
+    effective_dims: Annotated[float, Field(ge=0)]
     """The mean effective dimensions of a class's poses."""
     class_dim: int
     """The numbers of a pose, D."""
 
-    def __post_init__(self) -> None:
-        shares = [share for one in self.couplings for share in (*one.entropy, *one.polarisation)]
-        shares += [one.mean_presence for one in self.capsules]
-        shares += [one.starved_percent / 100 for one in self.capsules]
-        shares += [self.negated_presence_change or 0, (self.negated_changed_percent or 0) / 100]
-        if not all(0 <= share <= 1 for share in shares):
-            raise ValueError("a share of the health is out of range")
-        if not 0 <= self.effective_dims <= self.class_dim + 1e-3:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.effective_dims > self.class_dim + 1e-3:
             raise ValueError("a pose has more effective dimensions than numbers")
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read what `to_dict` gave.
-
-        Raises:
-            ValueError, TypeError: a key is unknown or missing, or a value out of range.
-        """
-        if not isinstance(values, dict):
-            raise TypeError("the health is an object")
-        capsules = tuple(CapsuleHealth(**one) for one in values["capsules"])
-        couplings = tuple(
-            CouplingHealth(**{key: _tuple(one) for key, one in row.items()})
-            for row in values["couplings"]
-        )
-        return cls(**{**values, "capsules": capsules, "couplings": couplings})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the manifest's entry."""
-        return asdict(self)
-
-
-def _tuple(value: Any) -> Any:
-    """A JSON list as a tuple."""
-    return tuple(value) if isinstance(value, list) else value
+        return self

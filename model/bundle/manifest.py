@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
-from functools import cache
-from typing import Any, Literal, Self, get_args, get_type_hints
+from dataclasses import field, fields
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, model_validator
+from pydantic.dataclasses import dataclass
+from typing_extensions import TypedDict
 
 from model.bundle.confidence import Confidence
 from model.bundle.dimensions import PoseDimension
+from model.bundle.entry import ENTRY, Count, Entry
 from model.bundle.explained import Explained
 from model.bundle.health import Health
 from model.bundle.neighbours import NeighbourImages
 from model.bundle.novelty import NoveltyRule
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION: Literal[2] = 2
 SHOWN = 3
 """Channels that figures show: red, green and blue."""
 MAX_CHANNELS = 16
@@ -37,18 +38,26 @@ GraphRole = Literal[
 ANY_SIZE: GraphRole = "encoder.any-size"
 HALF: GraphRole = "encoder.fp16"
 EIGHT_BITS: GraphRole = "encoder.int8"
-_RULES: dict[str, type[NoveltyRule | Confidence | Explained | Health]] = {
-    "novelty": NoveltyRule,
-    "confidence": Confidence,
-    "explained": Explained,
-    "health": Health,
-}
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """The form of a bundle's name."""
 _GRAPHS: dict[Offer, GraphRole] = {"decode": "decoder", "trace": "routing"}
+_HAS = {"decode": "poses", "trace": "routed layers", "neighbours": "training images"}
 
 
-@dataclass(frozen=True)
+class _Training(TypedDict, total=False):
+    """What the entry `training` has, among others."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    recipe: dict[str, Any]
+    examples: int
+    runs: list[dict[str, Any]]
+    test_reads: list[dict[str, Any]]
+    pictures: dict[str, Any]
+    imported: str
+
+
+@dataclass(frozen=True, config=ENTRY)
 class Layer:
     """A layer whose input capsules are routed, and where they sit.
 
@@ -56,10 +65,10 @@ class Layer:
     """
 
     name: str
-    iterations: int
-    types: int
-    rows: int
-    columns: int
+    iterations: Count
+    types: Count
+    rows: Count
+    columns: Count
     field_px: int
     """The height and width of an input capsule's receptive field, in pixels."""
     stride_px: int
@@ -73,13 +82,9 @@ class Layer:
         return self.types * self.rows * self.columns
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """The content of a bundle and its origin.
-
-    Raises:
-        ValueError: two entries contradict each other or one is out of range.
-    """
+@dataclass(frozen=True, config=ENTRY)
+class Manifest(Entry):
+    """The content of a bundle and its origin."""
 
     name: str
     """The bundle's name: lower-case words joined by hyphens.
@@ -127,7 +132,9 @@ class Manifest:
     """The effect of the encoder in 8 bits, measured on the same images."""
     mask_threshold: float | None = None
     """The threshold that assigns pixels to the digits of a pair: see `model.views.masks`."""
-    training: dict[str, Any] = field(default_factory=dict)
+    training: Annotated[dict[str, Any], AfterValidator(TypeAdapter(_Training).validate_python)] = (
+        field(default_factory=dict)
+    )
     """`recipe`, `examples` (in an epoch), `runs` (`training.provenance.Run`), `test_reads`
     (`TestRead`) and, for a folder, `pictures`."""
     pose_dimensions: tuple[PoseDimension, ...] = ()
@@ -147,34 +154,24 @@ class Manifest:
     shown_channels: tuple[int, ...] = ()
     """The channels that figures show as red, green and blue, of images with neither 1 nor 3; empty
     for the last, the middle and the first one."""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
 
-    def __post_init__(self) -> None:
-        if self.schema_version != SCHEMA_VERSION:
-            raise ValueError(f"schema version {self.schema_version}, expected {SCHEMA_VERSION}")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if not NAME.fullmatch(self.name):
             raise ValueError(f"{self.name!r} is not a bundle name")
-        self._check_words()
         self._check_sizes()
         required = {"encoder", *(_GRAPHS[offer] for offer in self.offers if offer in _GRAPHS)}
         if missing := required - self.graphs.keys():
             raise ValueError(f"there is no {', '.join(sorted(missing))} graph")
-        if ("trace" in self.offers) != bool(self.layers):
-            raise ValueError("bundles that offer traces, and only they, have routed layers")
-        if ("decode" in self.offers) != (self.class_dim > 0):
-            raise ValueError("bundles that offer decoding, and only they, have poses")
-        if ("neighbours" in self.offers) != (self.neighbours is not None):
-            raise ValueError("bundles that offer neighbours, and only they, have training images")
-
-    def _check_words(self) -> None:
-        for value, known in (
-            (self.preprocess, PreprocessRule),
-            (self.presence, PresenceKind),
-            *((offer, Offer) for offer in self.offers),
-            *((role, GraphRole) for role in self.graphs),
+        for offer, has in (
+            ("trace", bool(self.layers)),
+            ("decode", self.class_dim > 0),
+            ("neighbours", self.neighbours is not None),
         ):
-            if value not in get_args(known):
-                raise ValueError(f"{value!r} is none of {', '.join(get_args(known))}")
+            if (offer in self.offers) != has:
+                raise ValueError(f"bundles that offer {offer}, and only they, have {_HAS[offer]}")
+        return self
 
     def _check_sizes(self) -> None:
         if (self.preprocess == "pair") != (self.mask_threshold is not None):
@@ -190,6 +187,11 @@ class Manifest:
             raise ValueError("sizes must be positive")
         if self.preprocess in ("digit", "pair") and self.height != self.width:
             raise ValueError("strokes are looked for in square images alone")
+        if self.confidence and len(self.confidence.thresholds) not in (1, self.num_classes):
+            raise ValueError("confidence has thresholds of all classes, or of each")
+        for name in self.pose_dimensions:
+            if name.label >= self.num_classes or name.dim >= self.class_dim:
+                raise ValueError(f"there is no dimension {name.dim} of the class {name.label}")
 
     @property
     def num_classes(self) -> int:
@@ -213,14 +215,6 @@ class Manifest:
                 return dimension
         return None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The manifest as JSON-ready values."""
-        novelty = self.novelty and self.novelty.to_dict()
-        neighbours = self.neighbours and self.neighbours.to_dict()
-        offers = tuple(offer for offer in self.offers if offer != "neighbours")
-        plain = asdict(replace(self, novelty=None, neighbours=None, offers=offers))
-        return {**plain, "offers": self.offers, "novelty": novelty, "neighbours": neighbours}
-
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Read what `to_dict` wrote.
@@ -228,66 +222,8 @@ class Manifest:
         Raises:
             ValueError: a key is unknown or missing, or a value of the wrong kind or out of range.
         """
-        if values.get("schema_version") != SCHEMA_VERSION:
-            raise ValueError(
-                f"schema version {values.get('schema_version')}, expected {SCHEMA_VERSION}"
-            )
+        if (version := values.get("schema_version")) != SCHEMA_VERSION:
+            raise ValueError(f"schema version {version}, expected {SCHEMA_VERSION}")
         if unknown := values.keys() - {entry.name for entry in fields(cls)}:
             raise ValueError(f"unknown entries: {', '.join(sorted(unknown))}")
-        _check_kinds(cls, values)
-        try:
-            return cls(**{**values, **_typed(values)})
-        except TypeError as error:
-            raise ValueError(str(error)) from error
-
-
-def _typed(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert the JSON values that are objects of their own in a manifest."""
-    typed: dict[str, Any] = {
-        name: tuple(values[name])
-        for name in ("class_names", "offers", "shown_channels")
-        if name in values
-    }
-    for name, kind in (("layers", Layer), ("pose_dimensions", PoseDimension)):
-        if name in values:
-            typed[name] = tuple(kind(**entry) for entry in values[name])
-    for name, rule in _RULES.items():
-        if values.get(name) is not None:
-            _check_kinds(rule, values[name])
-            typed[name] = rule.from_dict(values[name])
-    if values.get("neighbours") is not None:
-        typed["neighbours"] = NeighbourImages.from_dict(values["neighbours"])
-    return typed
-
-
-def _check_kinds(kind: type, values: Any) -> None:
-    """Refuse JSON values of another kind than a dataclass's entries have.
-
-    Raises:
-        ValueError: the first of them, or that an entry is missing.
-    """
-    try:
-        _entries(kind).model_validate_json(json.dumps(values))
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, fault["loc"]))
-        raise ValueError(f"{where}: {fault['msg']}") from error
-
-
-@cache
-def _entries(kind: type) -> type[BaseModel]:
-    """A pydantic model that checks the types of a dataclass's fields.
-
-    Those that are dataclasses of their own, such as `novelty`, are checked elsewhere.
-    """
-    hints = get_type_hints(kind)
-    elsewhere = {*_RULES, "neighbours", "gaussians"}
-    own = [entry for entry in fields(kind) if entry.name not in elsewhere]
-    entries: dict[str, Any] = {
-        entry.name: (
-            hints[entry.name],
-            ... if entry.default is MISSING and entry.default_factory is MISSING else None,
-        )
-        for entry in own
-    }
-    return create_model(kind.__name__, __config__=ConfigDict(strict=True), **entries)
+        return super().from_dict(values)

@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Annotated, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import Field, InstanceOf
+from pydantic.dataclasses import dataclass
 
 from model.bundle.bounded import read_arrays
+from model.bundle.entry import ENTRY, Entry
 
 Bytes = NDArray[np.uint8]
 Rows = NDArray[np.int64]
@@ -24,7 +27,7 @@ MAX_SHEET_PIXELS = 20_000_000
 _FIELDS = ("poses", "labels", "images", "whitening", "sheet")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class PoseGallery:
     """The poses of M class capsules in training images, and perhaps the images themselves.
 
@@ -116,8 +119,8 @@ class PoseGallery:
         return np.asarray(stacked.transpose(0, 3, 1, 2))
 
 
-@dataclass(frozen=True)
-class NeighbourImages:
+@dataclass(frozen=True, config=ENTRY)
+class NeighbourImages(Entry):
     """A manifest's entry on the training images in a bundle."""
 
     images: str
@@ -125,24 +128,7 @@ class NeighbourImages:
     licence: str
     """The images' licence. Empty where none is known; then the bundle has their poses alone."""
     source: str
-    gallery: PoseGallery | None = field(default=None, compare=False, repr=False)
+    gallery: Annotated[InstanceOf[PoseGallery] | None, Field(exclude=True)] = dataclasses.field(
+        default=None, compare=False, repr=False
+    )
     """The gallery, which has a file of its own next to the manifest."""
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read what `to_dict` gave.
-
-        Raises:
-            TypeError: a key is unknown or missing, or a value no text.
-        """
-        if not isinstance(values, dict) or not all(
-            isinstance(text, str) for text in values.values()
-        ):
-            raise TypeError("what is said of neighbours is an object of texts")
-        return cls(**values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the manifest's entry: all except the gallery."""
-        values = asdict(replace(self, gallery=None))
-        del values["gallery"]
-        return values

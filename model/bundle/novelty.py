@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+import dataclasses
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Annotated, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, InstanceOf, model_validator
+from pydantic.dataclasses import dataclass
 
 from model.bundle.bounded import read_arrays
+from model.bundle.entry import ENTRY, Entry, Rising, Share, check_rising
 
 Floats = NDArray[np.float32]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class PoseGaussians:
     """The Gaussians of training images' poses: one for each class, all with the same covariance.
 
@@ -54,63 +57,41 @@ class PoseGaussians:
         np.savez_compressed(file, means=self.means, whitening=self.whitening)
 
 
-@dataclass(frozen=True)
-class NoveltyRule:
-    """The rule of one bundle: each feature's quantiles, and the threshold of the lowest rank.
+@dataclass(frozen=True, config=ENTRY)
+class NoveltyRule(Entry):
+    """The rule of one bundle: each feature's quantiles, and the threshold of the lowest rank."""
 
-    Raises:
-        ValueError: the tables are not of one size, do not rise, or the threshold is out of range.
-    """
-
-    quantiles: tuple[float, ...]
+    quantiles: Annotated[tuple[Share, ...], Field(min_length=2)]
     """The quantiles' shares, rising from 0 to 1."""
-    length: tuple[float, ...]
+    length: Rising
     """The length at each quantile."""
-    margin: tuple[float, ...]
+    margin: Rising
     """The margin at each quantile."""
-    error: tuple[float, ...]
+    error: Rising
     """The error at each quantile."""
-    threshold: float
+    threshold: Share
     """An image is novel if its lowest rank is below."""
     images: str
     """The images that the rule was fitted on, in words."""
     others: tuple[dict[str, float | int | str], ...] = ()
     """The scores of images of other kinds: kind, images and known_percent; and auc, compared with
-    `typical` images that the network has not learnt. Older bundles have an auc of learnt images,
-    without `typical`."""
+    `typical` images that the network has not learnt."""
     test_novel_percent: float | None = None
     """The percentage of the data set's own test images that are novel: false alarms."""
-    distance: tuple[float, ...] = ()
+    distance: Rising = ()
     """The distance at each quantile. It is empty where the bundle has no Gaussians."""
-    gaussians: PoseGaussians | None = field(default=None, compare=False, repr=False)
+    gaussians: Annotated[InstanceOf[PoseGaussians] | None, Field(exclude=True)] = dataclasses.field(
+        default=None, compare=False, repr=False
+    )
     """The Gaussians that distances are measured from. They have a file of their own."""
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         tables = [self.quantiles, self.length, self.margin, self.error]
         tables += [self.distance] if self.distance else []
-        if len({len(table) for table in tables}) > 1 or len(self.quantiles) < 2:
+        if len({len(table) for table in tables}) > 1:
             raise ValueError("the tables of the novelty rule differ in size")
-        if not all(np.all(np.diff(table) >= 0) for table in tables):
-            raise ValueError("a table of the novelty rule does not rise")
+        check_rising(*tables)
         if self.gaussians and not self.distance:
             raise ValueError("the novelty rule has no table of distances")
-        if not 0 <= self.threshold <= 1:
-            raise ValueError("the threshold of the novelty rule is out of range")
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read what `to_dict` gave, JSON's lists for tuples.
-
-        Raises:
-            ValueError, TypeError: a key is unknown or missing, or a value out of range.
-        """
-        if not isinstance(values, dict):
-            raise TypeError("the novelty rule is an object")
-        tuples = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
-        return cls(**{**values, **tuples})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the manifest's entry: all except the Gaussians."""
-        values = asdict(replace(self, gaussians=None))
-        del values["gaussians"]
-        return values
+        return self

@@ -78,10 +78,10 @@ def test_json_keeps_it() -> None:
     [
         ({"thresholds": ((0.5,),)}, "a threshold for each coverage"),
         ({"thresholds": ((0.2, 0.5),)}, "does not rise"),
-        ({"thresholds": ((1.5, 0.5),)}, "out of range"),
-        ({"temperature": 0.0}, "positive"),
+        ({"thresholds": ((1.5, 0.5),)}, "less than or equal to 1"),
+        ({"temperature": 0.0}, "greater than 0"),
         ({"method": "isotonic"}, "as many scores as values"),
-        ({"method": "guess"}, "unknown method"),
+        ({"method": "guess"}, "Input should be .temperature. or"),
     ],
 )
 def test_what_contradicts_itself_is_refused(fault: dict[str, object], message: str) -> None:

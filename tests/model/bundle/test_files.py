@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -172,4 +173,16 @@ def test_a_manifest_that_is_none_is_refused(content: bytes, message: str, copy: 
     """Whatever lies in the manifest's place, the error names the bundle."""
     (copy / MANIFEST).write_bytes(content)
     with pytest.raises(BundleError, match=f"copy: {message}"):
+        Bundle.open(copy)
+
+
+@pytest.mark.parametrize(
+    "name", [MANIFEST, "encoder.onnx", WEIGHTS, NEIGHBOURS, "samples/samples.json"]
+)
+def test_a_pipe_in_place_of_a_file_is_refused(name: str, copy: Path) -> None:
+    """Opening it would wait for a writer."""
+    (copy / name).parent.mkdir(exist_ok=True)
+    (copy / name).unlink(missing_ok=True)
+    os.mkfifo(copy / name)
+    with pytest.raises(BundleError, match="Not a regular file"):
         Bundle.open(copy)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import model
 from model.bundle import Bundle, Manifest
 from model.bundle.dimensions import PoseDimension
 from model.bundle.novelty import NoveltyRule
@@ -40,7 +42,7 @@ def test_a_manifest_tells_what_a_dimension_means(manifest: Manifest) -> None:
 def test_a_novelty_rule_of_another_kind_is_refused(entry: str, manifest: Manifest) -> None:
     """Whatever is wrong with it, in words."""
     rule = NoveltyRule((0.0, 1.0), (0.1, 0.9), (0.0, 0.8), (0.1, 2.0), 0.01, "digits").to_dict()
-    with pytest.raises(ValueError, match=rf"^{entry}: Input should be"):
+    with pytest.raises(ValueError, match=rf"^novelty\.{entry}.*: Input should be"):
         Manifest.from_dict({**manifest.to_dict(), "novelty": {**rule, entry: {"x": None}}})
 
 
@@ -66,6 +68,59 @@ def test_findings_of_another_form_are_refused(entries: dict[str, Any], manifest:
     """What the service would stumble over later is refused when it is read."""
     with pytest.raises(ValueError, match=r"."):
         Manifest.from_dict({**manifest.to_dict(), **entries})
+
+
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, Any]:
+    """The manifest of a bundle that ships, with every entry."""
+    return model.open_bundle("mnist").manifest.to_dict()
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.parent.name for path in model.SHIPPED.glob("*/*.json"))
+)
+def test_each_manifest_that_ships_is_read_as_it_is_written(name: str) -> None:
+    """Nothing is lost, added or in another order."""
+    text = (model.SHIPPED / name / "manifest.json").read_text()
+    assert (
+        text
+        == json.dumps(model.open_bundle(name).manifest.to_dict(), indent=2, ensure_ascii=False)
+        + "\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("explained", "pca"), {"1": 0.5}, "pca has no share of 16 numbers"),
+        (("explained", "pca"), {}, "pca has no share of 16 numbers"),
+        (("explained", "pose"), -1e308, "explained.pose"),
+        (("training", "recipe"), "x", "recipe: Input should be a valid dictionary"),
+        (("training", "recipe"), [1], "recipe: Input should be a valid dictionary"),
+        (("confidence", "thresholds"), [[0.9] * 52] * 3, "thresholds of all classes, or of each"),
+        (("confidence", "thresholds"), [[0.9] * 51], "a threshold for each coverage"),
+        (("confidence", "temperature"), 0, "confidence.temperature"),
+        (("health", "capsules"), [], "health.capsules"),
+        (("health", "couplings", 0, "entropy"), [], "health.couplings.0.entropy"),
+        (("health", "couplings", 0, "entropy"), [0.1] * 500, "health.couplings.0.entropy"),
+        (("health", "couplings", 0, "entropy"), [0.1] * 2, "a number for each iteration"),
+        (("health", "couplings", 0, "entropy"), [1.1] * 3, "less than or equal to 1"),
+        (("novelty", "length"), [0.1, 0.2], "differ in size"),
+        (("pose_dimensions", 0, "label"), 10**9, "there is no dimension"),
+        (("layers", 0, "types"), 0, "layers.0.types"),
+    ],
+)
+def test_entries_that_do_not_go_together_are_refused(
+    path: tuple[str | int, ...], value: object, message: str, shipped: dict[str, Any]
+) -> None:
+    """`GET /models` and the pages that show a bundle would stumble over them."""
+    values = deepcopy(shipped)
+    entry: Any = values
+    for key in path[:-1]:
+        entry = entry[key]
+    entry[path[-1]] = value
+    with pytest.raises(ValueError, match=message):
+        Manifest.from_dict(values)
 
 
 def test_a_network_without_poses_has_a_manifest(manifest: Manifest) -> None:

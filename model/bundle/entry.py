@@ -1,0 +1,61 @@
+"""The base of a manifest and of its entries: pydantic dataclasses that do not change.
+
+An entry of a manifest is a class like `model.bundle.explained.Explained` and one line in
+`model.bundle.manifest.Manifest`. Reading checks every kind and range that its annotations state.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+ENTRY = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+"""The configuration of the dataclass of an entry."""
+Share = Annotated[float, Field(ge=0, le=1)]
+Percent = Annotated[float, Field(ge=0, le=100)]
+Count = Annotated[int, Field(ge=1)]
+Rising = tuple[float, ...]
+"""Numbers that do not fall: see `check_rising`."""
+
+
+class Entry:
+    """What a manifest and its entries have in common."""
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """Read what `to_dict` gave.
+
+        Raises:
+            ValueError: a key is unknown or missing, or a value is of the wrong kind or out of
+                range. The message names the first fault.
+        """
+        try:
+            return TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
+        except ValidationError as error:
+            raise ValueError(describe_fault(error)) from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values for JSON."""
+        values: dict[str, Any] = TypeAdapter(type(self)).dump_python(self, mode="json")
+        return values
+
+
+def describe_fault(error: ValidationError) -> str:
+    """The first fault, and where it is."""
+    fault = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, fault["loc"]))
+    text = fault["msg"].removeprefix("Value error, ")
+    return f"{where}: {text}" if where else text
+
+
+def check_rising(*tables: Rising) -> None:
+    """Check that no table has a number below the one before it.
+
+    Raises:
+        ValueError: one has.
+    """
+    if any(after < before for table in tables for before, after in pairwise(table)):
+        raise ValueError("a table does not rise")
