@@ -347,7 +347,7 @@ def import_(
     )
     shape = (channels, size, size) if size else None
     bundle = import_network(
-        read_foreign(source, decoder=decoder, image_shape=shape), words, bundles
+        read_foreign(source, decoder=decoder, image_shape=shape, logits=logits), words, bundles
     )
     if data:
         bundle, sentence = analyse_on(bundle, data)

@@ -9,14 +9,28 @@ from pathlib import Path
 import onnx
 import torch
 from google.protobuf.message import DecodeError
+from onnx import external_data_helper, numpy_helper
 from torch import Tensor, nn
 
+from model.bundle.bounded import open_file
 from model.preprocess import Floats
+from model.runtime.cpu import open_session
 from training.graphs import ExportError, to_onnx
 from training.python_file import PythonFileError, run_file
 
 _OLDEST_OPSET = 13
 """From this operator set on, `Softmax` is of one axis."""
+_UNREADABLE = (
+    DecodeError,
+    KeyError,
+    MemoryError,
+    OSError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    onnx.checker.ValidationError,
+)
+"""What onnx and numpy raise for files that are broken or something else."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +39,16 @@ class Foreign:
 
     encoder: onnx.ModelProto
     decoder: onnx.ModelProto | None
-    check: Callable[[Floats], list[Floats]] | None = None
+    answer: Callable[[Floats], list[Floats]]
     """Answers images as the network itself does, to compare the bundle with it."""
 
 
 def read_foreign(
-    source: str, *, decoder: Path | None = None, image_shape: tuple[int, int, int] | None = None
+    source: str,
+    *,
+    decoder: Path | None = None,
+    image_shape: tuple[int, int, int] | None = None,
+    logits: bool = False,
 ) -> Foreign:
     """Read a network.
 
@@ -41,6 +59,7 @@ def read_foreign(
             classes to images.
         decoder: an ONNX file, for a source that is an ONNX file.
         image_shape: (C, H, W), for a module.
+        logits: whether the first output is logits and not presence.
 
     Raises:
         ExportError: it cannot be read.
@@ -49,8 +68,16 @@ def read_foreign(
     if colon and file.endswith(".py"):
         if image_shape is None:
             raise ExportError("a module does not say the size of its images: give --size")
-        return _trace(_load_module(Path(file), name), image_shape)
-    return Foreign(_read_onnx(Path(source)), _read_onnx(decoder) if decoder else None)
+        return _trace(_load_module(Path(file), name), image_shape, logits=logits)
+    encoder, drawer = _read_onnx(Path(source)), _read_onnx(decoder) if decoder else None
+
+    def answer(images: Floats) -> list[Floats]:
+        session = open_session(Path(source))
+        (entry,) = session.get_inputs()
+        outputs: list[Floats] = session.run(None, {entry.name: images})
+        return outputs
+
+    return Foreign(encoder, drawer, answer)
 
 
 def _load_module(file: Path, name: str) -> nn.Module:
@@ -72,14 +99,15 @@ class _Encoder(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+        self.outputs = 1 + isinstance(getattr(network, "decoder", None), nn.Module)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Images (N, C, H, W) to presence (N, K) and, perhaps, poses (N, K, D)."""
-        found = self.network(images)
-        return (found,) if isinstance(found, Tensor) else tuple(found)
+        outputs = self.network(images)
+        return (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)[: self.outputs]
 
 
-def _trace(network: nn.Module, image_shape: tuple[int, int, int]) -> Foreign:
+def _trace(network: nn.Module, image_shape: tuple[int, int, int], *, logits: bool) -> Foreign:
     wrapped, images = _Encoder(network), torch.rand(2, *image_shape)
     try:
         with torch.inference_mode():
@@ -87,28 +115,49 @@ def _trace(network: nn.Module, image_shape: tuple[int, int, int]) -> Foreign:
     except RuntimeError as error:
         shape = "x".join(map(str, image_shape))
         raise ExportError(f"the module does not take images of {shape}: {error}") from error
-    names = ("presence", "poses")[: len(outputs)]
-    encoder = to_onnx(wrapped, {"images": images}, names)
-    decoder = getattr(network, "decoder", None)
-    graph = None
-    if isinstance(decoder, nn.Module) and len(outputs) > 1:
+    names = ("logits" if logits else "presence", "poses")[: len(outputs)]
+    encoder, decoder = to_onnx(wrapped, {"images": images}, names), None
+    if len(outputs) > 1:
         poses = torch.zeros(2, outputs[1].shape[2])
         inputs = {"poses": poses, "classes": torch.zeros(2, dtype=torch.int64)}
-        graph = to_onnx(decoder, inputs, ("images",))
+        decoder = to_onnx(network.decoder, inputs, ("images",))  # type: ignore[arg-type]
 
-    def check(batch: Floats) -> list[Floats]:
+    def answer(batch: Floats) -> list[Floats]:
         with torch.inference_mode():
             return [output.numpy() for output in wrapped(torch.from_numpy(batch))]
 
-    return Foreign(encoder, graph, check)
+    return Foreign(encoder, decoder, answer)
 
 
 def _read_onnx(path: Path) -> onnx.ModelProto:
+    """Read a graph, and the weights that it has in files of its own.
+
+    Raises:
+        ExportError: it is no ONNX file, or names another file than `NAME.data` for its weights.
+    """
     try:
-        graph = onnx.load(str(path))
+        with open_file(path) as file:
+            graph = onnx.load_model_from_string(file.read())
+        _check_external(graph, path)
+        external_data_helper.load_external_data_for_model(graph, str(path.parent))
         onnx.checker.check_model(graph)
-    except (OSError, DecodeError, onnx.checker.ValidationError) as error:
+        for weight in graph.graph.initializer:
+            numpy_helper.to_array(weight)
+    except _UNREADABLE as error:
         raise ExportError(f"{path} cannot be read as an ONNX file: {error}") from error
     if (opset := graph.opset_import[0].version) < _OLDEST_OPSET:
         raise ExportError(f"{path} has opset {opset}: export it with {_OLDEST_OPSET} or later")
     return graph
+
+
+def _check_external(graph: onnx.ModelProto, path: Path) -> None:
+    """Refuse weights in a file whose name does not say that it is the model's."""
+    allowed = {f"{path.name}.data", f"{path.stem}.data", f"{path.name}_data"}
+    for tensor in external_data_helper._get_all_tensors(graph):  # noqa: SLF001  has no public name
+        if external_data_helper.uses_external_data(tensor):
+            location = external_data_helper.ExternalDataInfo(tensor).location
+            if location not in allowed:
+                raise ValueError(
+                    f"its weights are in {location!r}; export them to {path.name}.data"
+                )
+            open_file(path.parent / location).close()

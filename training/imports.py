@@ -1,13 +1,14 @@
 """Import a network that was trained elsewhere: an ONNX file or a module of PyTorch, as a bundle.
 
-The encoder maps images (N, C, H, W), float32 in [0, 1], to the presence (N, K) of the classes, and
-perhaps to their poses (N, K, D). The decoder, if there is one, maps poses (M, D) of classes (M,),
-int64, to images (M, C, H, W). A bundle of these two has every view except for those of routing.
+The encoder maps `images` (N, C, H, W), float32 in [0, 1], to the `presence` (N, K) of the classes,
+or to their `logits`. With a decoder, its second output is their `poses` (N, K, D). The decoder maps
+`poses` (M, D) of `classes` (M,), int64, to `images` (M, C, H, W). A bundle of these two has every
+view except for those of routing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,11 @@ def import_network(foreign: Foreign, words: Words, bundles: Path) -> Bundle:
     if not NAME.fullmatch(words.name):
         raise ExportError(f"{words.name!r} is not a bundle name: small letters, digits and hyphens")
     image_shape = _image_shape(foreign.encoder)
-    has_poses = foreign.decoder is not None
-    encoder = _complete_encoder(foreign.encoder, logits=words.logits, has_poses=has_poses)
-    graphs: dict[GraphRole, onnx.ModelProto] = {"encoder": encoder}
+    graphs: dict[GraphRole, onnx.ModelProto] = {
+        "encoder": _complete_encoder(foreign, logits=words.logits)
+    }
     if foreign.decoder:
-        decoder = _with_classes(foreign.decoder)
-        graphs["decoder"] = _rename(decoder, ("poses", "classes"), ("images",), "decoder")
+        graphs["decoder"] = _complete_decoder(foreign.decoder)
     with replacing_folder(bundles / words.name) as folder:
         _store(graphs, folder)
         files = (*(f"{role}.onnx" for role in graphs), WEIGHTS)
@@ -80,7 +80,7 @@ def import_network(foreign: Foreign, words: Words, bundles: Path) -> Bundle:
         except ValueError as error:
             raise ExportError(str(error)) from error
         write_manifest(folder, manifest)
-        _compare(foreign, Runtime(Bundle.open(folder), device="cpu"))
+        _compare(foreign, Runtime(Bundle.open(folder), device="cpu"), logits=words.logits)
     return Bundle.open(bundles / words.name)
 
 
@@ -145,19 +145,17 @@ def _inputs(graph: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return [value for value in graph.graph.input if value.name not in weights]
 
 
-def _complete_encoder(graph: onnx.ModelProto, *, logits: bool, has_poses: bool) -> onnx.ModelProto:
-    """The encoder with the names of a bundle; poses of no numbers where there is no decoder."""
-    outputs = [output.name for output in graph.graph.output]
-    if has_poses and len(outputs) < 2:
-        raise ExportError("a decoder needs an encoder with two outputs: presence and poses")
-    renamed = _rename(graph, ("images",), ("presence.raw", "poses")[: 1 + has_poses], "encoder")
-    body = renamed.graph
-    names = ["presence.raw"], ["presence"]
+def _complete_encoder(foreign: Foreign, *, logits: bool) -> onnx.ModelProto:
+    """The encoder with presence for logits, and with poses of no numbers if it has no decoder."""
+    first = "logits" if logits else "presence"
+    expected = [first, "poses"] if foreign.decoder else [first]
+    encoder = _copy(foreign.encoder)
+    body = encoder.graph
+    _check_names("encoder", "inputs", _inputs(encoder), ["images"])
+    _check_names("encoder", "outputs", body.output, expected)
     if logits:
-        body.node.append(helper.make_node("Softmax", *names, axis=1))
-    else:
-        body.node.append(helper.make_node("Identity", *names))
-    if not has_poses:
+        body.node.append(helper.make_node("Softmax", ["logits"], ["presence"], axis=1))
+    if not foreign.decoder:
         constants = {"poses.axis": [2], "poses.start": [0], "poses.end": [0]}
         for name, values in constants.items():
             body.initializer.append(numpy_helper.from_array(np.array(values, np.int64), name))
@@ -167,45 +165,35 @@ def _complete_encoder(graph: onnx.ModelProto, *, logits: bool, has_poses: bool) 
     del body.output[:]
     for name, axes in (("presence", ("N", "K")), ("poses", ("N", "K", "D"))):
         body.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, axes))
-    return renamed
+    return encoder
 
 
-def _with_classes(decoder: onnx.ModelProto) -> onnx.ModelProto:
+def _complete_decoder(graph: onnx.ModelProto) -> onnx.ModelProto:
     """The decoder with an input for classes: exporters leave out inputs that a network ignores."""
-    if len(_inputs(decoder)) != 1:
-        return decoder
-    copy = onnx.ModelProto()
-    copy.CopyFrom(decoder)
-    copy.graph.input.append(helper.make_tensor_value_info("classes", TensorProto.INT64, ("M",)))
-    return copy
+    decoder = _copy(graph)
+    if len(_inputs(decoder)) == 1:
+        classes = helper.make_tensor_value_info("classes", TensorProto.INT64, ("M",))
+        decoder.graph.input.append(classes)
+    _check_names("decoder", "inputs", _inputs(decoder), ["poses", "classes"])
+    _check_names("decoder", "outputs", decoder.graph.output, ["images"])
+    return decoder
 
 
-def _rename(
-    graph: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str], what: str
-) -> onnx.ModelProto:
-    """A copy whose first inputs and outputs have other names; outputs of these names come first."""
+def _copy(graph: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(graph)
-    body, given = copy.graph, _inputs(copy)
-    if len(given) != len(inputs):
-        found = ", ".join(value.name for value in given)
-        raise ExportError(f"the inputs of the {what} are {found}, not {', '.join(inputs)}")
-    wanted = [name.removesuffix(".raw") for name in outputs]
-    named = [output.name for output in body.output]
-    named = wanted if set(wanted) <= set(named) else named[: len(outputs)]
-    by_name = {value.name for value in given} == set(inputs)
-    ordered = [value.name for value in given]
-    names = dict(zip(inputs if by_name else ordered, inputs, strict=True))
-    changed = names | dict(zip(named, outputs, strict=True))
-    taken = {name for node in body.node for name in (*node.input, *node.output)} - changed.keys()
-    reserved = {*changed.values(), "presence", "poses"}
-    changed |= {name: f"{name}.inner" for name in taken & reserved}
-    for node in body.node:
-        node.input[:] = [changed.get(name, name) for name in node.input]
-        node.output[:] = [changed.get(name, name) for name in node.output]
-    for value in (*body.input, *body.output, *body.value_info, *body.initializer):
-        value.name = changed.get(value.name, value.name)
     return copy
+
+
+def _check_names(
+    what: str, kind: str, values: Iterable[onnx.ValueInfoProto], expected: Sequence[str]
+) -> None:
+    names = [value.name for value in values]
+    if names != list(expected):
+        raise ExportError(
+            f"the {kind} of the {what} are {', '.join(names)}, not {', '.join(expected)}: "
+            "export it with these names"
+        )
 
 
 def _store(graphs: Mapping[GraphRole, onnx.ModelProto], folder: Path) -> None:
@@ -246,7 +234,7 @@ def _try(encoder: Path, image_shape: tuple[int, int, int], words: Words) -> Floa
         )
     if poses.ndim != 3 or poses.shape[:2] != (_ROWS, count):
         raise ExportError(f"the poses are {_describe(poses.shape)}, not ({_ROWS}, {count}, D)")
-    if presence.min() < 0 or presence.max() > 1 + _TOLERANCE:
+    if not (presence.min() >= 0 and presence.max() <= 1 + _TOLERANCE):  # also of NaN
         raise ExportError(
             f"the presence is between {presence.min():.3g} and {presence.max():.3g}, not in "
             "[0, 1]: of a network that ends with logits, give --logits"
@@ -255,38 +243,38 @@ def _try(encoder: Path, image_shape: tuple[int, int, int], words: Words) -> Floa
 
 
 def _images(image_shape: tuple[int, int, int]) -> Floats:
-    rng = np.random.default_rng(0)
-    return rng.random((_ROWS, *image_shape), np.float32)
+    """A black and a white image, and noise."""
+    images = np.random.default_rng(0).random((_ROWS, *image_shape), np.float32)
+    images[0], images[1] = 0, 1
+    return images
 
 
-def _compare(foreign: Foreign, runtime: Runtime) -> None:
-    """Refuse a bundle that does not answer as the module does, or not the same in a batch."""
+def _compare(foreign: Foreign, runtime: Runtime, *, logits: bool) -> None:
+    """Refuse a bundle that does not answer as the network does, or not the same in a batch."""
     images = _images(runtime.bundle.manifest.image_shape)
     together = runtime.encode(images)
-    for row in range(2):
+    for row in range(len(images)):
         alone = runtime.encode(images[row : row + 1])
         for single, batched in zip(alone, together, strict=True):
-            _close("an image alone and in a batch", single, batched[row : row + 1])
-    logits = runtime.bundle.manifest.presence == "probability"
-    if foreign.check and not logits:
-        for name, own, expected in zip(
-            ("presence", "poses"), together, foreign.check(images), strict=False
-        ):
-            if own.size:
-                _close(name, own, expected)
+            _check_close("an image alone and in a batch", single, batched[row : row + 1])
+    first, *poses = foreign.answer(images)
+    if logits:
+        powers = np.exp(first - first.max(axis=1, keepdims=True))
+        first = powers / powers.sum(axis=1, keepdims=True)
+    _check_close("presence", together.presence, first)
     if foreign.decoder:
-        poses = together.poses[:, 0]
-        decoded = runtime.decode(poses, np.zeros(_ROWS, np.int64))
-        if decoded.shape != images.shape:
+        _check_close("poses", together.poses, poses[0])
+        decoded = runtime.decode(together.poses[:, 0], np.zeros(_ROWS, np.int64))
+        if decoded.shape != images.shape or not np.isfinite(decoded).all():
             raise ExportError(
-                f"the decoder's images are {_describe(decoded.shape)}, not "
+                f"the decoder's images are {_describe(decoded.shape)}, not finite numbers "
                 f"{_describe(images.shape)}"
             )
 
 
-def _close(what: str, own: Floats, expected: Floats) -> None:
-    difference = float(np.abs(own - expected).max(initial=0))
-    if not difference <= _TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0))):
+def _check_close(what: str, ours: Floats, expected: Floats) -> None:
+    difference = float(np.abs(ours - expected).max(initial=0))
+    if not difference <= _TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0))):  # or NaN
         raise ExportError(f"{what}: off by {difference:.2e}")
 
 

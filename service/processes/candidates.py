@@ -2,8 +2,8 @@
 
 The process has the memory and the CPU time of `Limits`, none of the service's settings and other
 variables, and no open file of the service. It does what a worker will do with the
-bundle, on the CPU: it reads every file, loads every graph and runs each. Only a bundle that
-survives this is opened in a worker.
+bundle, on the CPU: it reads every file, loads every graph and runs each on a black, a white and a
+noisy image, alone and together. Only a bundle that survives this is opened in a worker.
 
     python -m service.processes.candidates PARENT MEMORY_BYTES CPU_S FOLDER
 """
@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from service.pool.__main__ import die_with_parent, limit_memory
 
 if TYPE_CHECKING:
+    from model.preprocess import Floats
+    from model.runtime import Runtime
     from service.settings import Settings
 
 SOUND = "sound"
@@ -139,7 +141,7 @@ def main() -> None:
 
 
 def open_candidate(folder: Path) -> None:
-    """Do what a worker does with a bundle, on the CPU.
+    """Do what a worker does with a bundle, on the CPU: run every graph, on images of each kind.
 
     Raises:
         BundleError, ValueError: it cannot be served.
@@ -147,28 +149,62 @@ def open_candidate(folder: Path) -> None:
     import numpy as np  # noqa: PLC0415  the process is bound to its parent before
 
     from model.bundle import Bundle  # noqa: PLC0415
-    from model.bundle.manifest import ANY_SIZE  # noqa: PLC0415
     from model.runtime import Runtime  # noqa: PLC0415
-    from model.runtime.cpu import open_session  # noqa: PLC0415
 
     bundle = Bundle.open(folder)
     manifest = bundle.manifest
     if manifest.neighbours and manifest.neighbours.gallery:
         manifest.neighbours.gallery.check_sheet(manifest.image_shape)
     runtime = Runtime(bundle, device="cpu", threads=1)
-    loaded = {"decoder", "routing", ANY_SIZE, *runtime.encoder_roles}
-    for role in manifest.graphs.keys() - loaded:  # those of other devices and precisions
-        open_session(bundle.graph(role), threads=1)
-    encoding = runtime.encode(np.zeros((1, *manifest.image_shape), np.float32))
-    shapes = [array.shape for array in encoding]
-    expected = [(1, manifest.num_classes), (1, manifest.num_classes, manifest.class_dim)]
+    black, white = (np.full(manifest.image_shape, value, np.float32) for value in (0, 1))
+    noise = np.random.default_rng(0).random(manifest.image_shape, np.float32)
+    images = np.stack([black, white, noise])
+    for batch in (*np.split(images, len(images)), np.tile(images, (4, 1, 1, 1))):
+        _try(runtime, batch)
+    for role in manifest.graphs.keys() - {"decoder", "routing"}:  # also of other devices
+        _try_encoder(bundle.graph(role), images)
+
+
+def _try(runtime: Runtime, images: Floats) -> None:
+    """Encode, decode and trace images, and check what is answered.
+
+    Raises:
+        ValueError: an array has another shape, or a number that is not finite.
+    """
+    import numpy as np  # noqa: PLC0415
+
+    manifest, rows = runtime.bundle.manifest, len(images)
+    classes, size = manifest.num_classes, manifest.class_dim
+    presence, poses = runtime.encode(images)
+    _check("presence", presence, (rows, classes))
+    _check("poses", poses, (rows, classes, size))
     if "decode" in manifest.offers:
-        shapes.append(runtime.decode(encoding.poses[0, :1], np.zeros(1, np.int64)).shape)
-        expected.append((1, *manifest.image_shape))
-    if shapes != expected:
-        raise ValueError(f"the graphs answer with {shapes}, not with {expected}")
+        labels = presence.argmax(axis=1)
+        decoded = runtime.decode(poses[np.arange(rows), labels], labels)
+        _check("images", decoded, (rows, *manifest.image_shape))
     if "trace" in manifest.offers:
-        runtime.trace(np.zeros((1, *manifest.image_shape), np.float32))
+        trace, layer = runtime.trace(images).classes, manifest.layers[-1]
+        by_class = (rows, layer.iterations, classes)
+        _check("couplings", trace.couplings, (*by_class, layer.capsules))
+        _check("logits", trace.logits, (*by_class, layer.capsules))
+        _check("presence by iteration", trace.presence, by_class)
+        _check("poses by iteration", trace.poses, (*by_class, size))
+        _check("votes", trace.votes, (rows, classes, layer.capsules, size))
+
+
+def _try_encoder(graph: Path, images: Floats) -> None:
+    """Run a graph that encodes, whichever device and precision it is for."""
+    from model.runtime.cpu import open_session  # noqa: PLC0415
+
+    for array in open_session(graph, threads=1).run(None, {"images": images}):
+        _check(graph.name, array, (len(images), *array.shape[1:]))
+
+
+def _check(name: str, array: Floats, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"the graphs answer with {name} of {array.shape}, not of {shape}")
+    if not (abs(array) < math.inf).all():
+        raise ValueError(f"the graphs answer with {name} that are not finite")
 
 
 def _limit(memory_bytes: int, cpu_s: int) -> None:

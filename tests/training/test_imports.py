@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from click.testing import Result
@@ -87,13 +89,13 @@ def shapes(tmp_path: Path) -> Path:
     return tmp_path / "shapes"
 
 
-def classifier(tmp_path: Path, *, rows: int = 0) -> Path:
+def classifier(tmp_path: Path, *, rows: int = 0, output: str = "logits") -> Path:
     """An ONNX file of a network that ends with logits and has no poses, for any number of rows."""
     torch.manual_seed(1)
     linear = torch.nn.Linear(3 * 64, 2)
     torch.nn.init.constant_(linear.bias, 5)
     network = torch.nn.Sequential(torch.nn.Flatten(), linear)
-    graph = to_onnx(network, {"picture": torch.zeros(2, 3, 8, 8)}, ("scores",))
+    graph = to_onnx(network, {"images": torch.zeros(2, 3, 8, 8)}, (output,))
     if rows:
         graph.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
     (tmp_path / "classifier.onnx").write_bytes(graph.SerializeToString())
@@ -149,7 +151,7 @@ def test_a_folder_scores_and_measures_it(
 
 
 def test_an_onnx_file_with_logits_has_probabilities(command: Command, tmp_path: Path) -> None:
-    """Its outputs may have any names; without a decoder there are no poses."""
+    """Without a decoder there are no poses."""
     file = classifier(tmp_path)
     command(file, "--name", "two", "--classes", "a,b", "--logits", "--bundles", tmp_path)
     loaded = model.load(tmp_path / "two", device="cpu")
@@ -191,7 +193,6 @@ def test_pictures_are_not_replaced_by_a_bundle(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--classes", "a,b"), "give --logits"),
         (("--classes", "a,b,c", "--logits"), "3 classes"),
     ],
 )
@@ -202,6 +203,43 @@ def test_what_does_not_fit_is_said(
     with pytest.raises(ExportError, match=why):
         command(classifier(tmp_path), "--name", "two", *options, "--bundles", tmp_path / "bundles")
     assert not list((tmp_path / "bundles").iterdir())
+
+
+def test_logits_are_no_presence(command: Command, tmp_path: Path) -> None:
+    """A network that ends with them needs `--logits`, whatever its output is called."""
+    options = ("--name", "two", "--classes", "a,b", "--bundles", tmp_path)
+    with pytest.raises(ExportError, match="give --logits"):
+        command(classifier(tmp_path, output="presence"), *options)
+    with pytest.raises(ExportError, match="outputs of the encoder are scores, not logits"):
+        command(classifier(tmp_path, output="scores"), *options, "--logits")
+
+
+def test_numbers_that_are_none_are_refused(command: Command, tmp_path: Path) -> None:
+    """NaN is neither below 0 nor above 1."""
+    graph = onnx.load(classifier(tmp_path))
+    graph.graph.node.append(onnx.helper.make_node("Sqrt", ["logits"], ["root"]))
+    graph.graph.node.append(onnx.helper.make_node("Neg", ["root"], ["minus"]))
+    graph.graph.node.append(onnx.helper.make_node("Sqrt", ["minus"], ["presence"]))
+    graph.graph.output[0].name = "presence"
+    (tmp_path / "nan.onnx").write_bytes(graph.SerializeToString())
+    with pytest.raises(ExportError, match=r"not in \[0, 1\]"):
+        command(tmp_path / "nan.onnx", "--name", "n", "--classes", "a,b", "--bundles", tmp_path)
+
+
+@pytest.mark.parametrize("place", ["secret.txt", "../secret.txt", "pipe.onnx.data"])
+def test_weights_lie_beside_the_model_alone(place: str, command: Command, tmp_path: Path) -> None:
+    """A model cannot bring another file of its folder into a bundle, or wait for a pipe."""
+    (tmp_path / "secret.txt").write_bytes(b"top secret " * 200)
+    os.mkfifo(tmp_path / "pipe.onnx.data")
+    graph = onnx.load(classifier(tmp_path))
+    leak = onnx.TensorProto(name="leak", data_type=onnx.TensorProto.UINT8, dims=[2200], raw_data=b"")
+    onnx.external_data_helper.set_external_data(leak, place)
+    leak.ClearField("raw_data")
+    graph.graph.initializer.append(leak)
+    (tmp_path / "pipe.onnx").write_bytes(graph.SerializeToString())
+    options = ("--name", "two", "--classes", "a,b", "--logits", "--bundles", tmp_path)
+    with pytest.raises(ExportError, match=r"its weights are in|Not a regular file"):
+        command(tmp_path / "pipe.onnx", *options)
 
 
 def test_a_fixed_batch_is_refused(command: Command, tmp_path: Path) -> None:
