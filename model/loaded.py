@@ -19,6 +19,7 @@ from model.outputs import Encoding, Trace
 from model.preprocess import WHITE, Fit, Floats, Polarity, open_image, to_unit
 from model.runtime import CpuPrecision, Device, Runtime
 from model.views.methods import ViewMethods
+from model.views.net import require
 
 if TYPE_CHECKING:
     from model.views.classify import FailedPrediction, PredictionAnswer
@@ -94,6 +95,30 @@ class LoadedBundle(ViewMethods):
             ValueError: they have another shape or lie outside [0, 1].
         """
         return self.runtime.encode(self._images(images, any_size=self.bundle.manifest.any_size))
+
+    def decode_batch(self, poses: ArrayLike, labels: ArrayLike) -> Floats:
+        """Decode poses (M, D), floats, of the classes with these labels (M,): to (M, C, H, W).
+
+        Raises:
+            NotOffered: the network has no decoder.
+            TypeError: the poses are no floats, or the labels no whole numbers.
+            ValueError: they do not go together, or a label is of no class.
+        """
+        require(self.bundle.manifest, "decode")
+        numbers, classes = _floats("poses", poses), np.asarray(labels)
+        size, count = self.bundle.manifest.class_dim, self.bundle.manifest.num_classes
+        if classes.dtype.kind not in "iu":
+            raise TypeError(f"labels are an array of whole numbers, not of {classes.dtype}")
+        if numbers.shape[1:] != (size,) or classes.shape != numbers.shape[:1] or not len(numbers):
+            raise ValueError(
+                f"poses are (M, {size}) and labels (M,), not {numbers.shape} and {classes.shape}"
+            )
+        if classes.min() < 0 or classes.max() >= count:
+            raise ValueError(f"labels are 0 to {count - 1}")
+        rows = self.runtime.max_decode_rows
+        parts = range(rows, len(numbers), rows)
+        pairs = zip(np.split(numbers, parts), np.split(classes.astype(np.int64), parts), strict=True)
+        return np.concatenate([self.runtime.decode(*pair) for pair in pairs])
 
     def trace(self, images: ArrayLike) -> Trace[Floats]:
         """Trace the routing of images (N, C, H, W), floats in [0, 1].

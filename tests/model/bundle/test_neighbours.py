@@ -84,5 +84,5 @@ def test_what_a_manifest_says_has_no_arrays() -> None:
     said = NeighbourImages("6 images", "MIT", "nobody", PoseGallery(**arrays()))
     assert {"images": "6 images", "licence": "MIT", "source": "nobody"} == said.to_dict()
     assert said == NeighbourImages.from_dict(said.to_dict())
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="images: Input should be a valid string"):
         NeighbourImages.from_dict({"images": 6, "licence": "", "source": ""})
