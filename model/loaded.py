@@ -117,7 +117,9 @@ class LoadedBundle(ViewMethods):
             raise ValueError(f"labels are 0 to {count - 1}")
         rows = self.runtime.max_decode_rows
         parts = range(rows, len(numbers), rows)
-        pairs = zip(np.split(numbers, parts), np.split(classes.astype(np.int64), parts), strict=True)
+        pairs = zip(
+            np.split(numbers, parts), np.split(classes.astype(np.int64), parts), strict=True
+        )
         return np.concatenate([self.runtime.decode(*pair) for pair in pairs])
 
     def trace(self, images: ArrayLike) -> Trace[Floats]:

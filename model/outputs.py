@@ -13,6 +13,8 @@ from model.bundle import Layer
 
 Graph = Literal["encode", "decode", "trace"]
 """A graph of a bundle, by what it does."""
+EM_DECAY = 0.95
+"""The ramp of EM routing's activations is 1 - EM_DECAY^t after t iterations."""
 A = TypeVar("A")
 """The array type: `torch.Tensor`, or a numpy array of float32."""
 

@@ -126,6 +126,7 @@ def describe(network: Network, **facts: Any) -> Manifest:
         width=config.width,
         class_dim=config.class_dim if "decode" in family.offers else 0,
         presence=family.presence,
+        routing=family.routing,
         offers=tuple(sorted(family.offers)),
         layers=network.layers,
         opset=OPSET,

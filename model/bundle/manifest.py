@@ -25,6 +25,8 @@ MAX_CHANNELS = 16
 """Images have at most this many channels."""
 PreprocessRule = Literal["digit", "pair", "stretch", "crop"]
 PresenceKind = Literal["length", "activation", "probability"]
+RoutingKind = Literal["iterations", "em", "attention"]
+"""How presence follows from votes: after each iteration, by EM, or in a single pass with a bias."""
 Offer = Literal["decode", "trace", "neighbours"]
 GraphRole = Literal[
     "encoder",
@@ -113,6 +115,8 @@ class Manifest(Entry):
     layers: tuple[Layer, ...]
     """The layers that `routing.onnx` traces; the last one feeds the class capsules."""
     opset: int
+    routing: RoutingKind | None = None
+    """How the last layer routes; None where it does not, or cannot be switched off."""
     family_title: str = ""
     """The family's title, in a few words."""
     version: str = ""

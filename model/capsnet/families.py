@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from model.bundle.manifest import Offer, PresenceKind
+from model.bundle.manifest import Offer, PresenceKind, RoutingKind
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
 from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig
@@ -32,6 +32,8 @@ class Family:
     offers: frozenset[Offer] = frozenset({"decode", "trace"})
     presence: PresenceKind = "length"
     """The meaning of `Encoding.presence`."""
+    routing: RoutingKind | None = None
+    """How the last layer routes, for `/routing-off`; None if that cannot answer."""
 
 
 FAMILIES = {
@@ -43,6 +45,7 @@ FAMILIES = {
             'Sabour, Frosst and Hinton, "Dynamic Routing Between Capsules", 2017',
             DynamicConfig,
             DynamicCapsNet,
+            routing="iterations",
         ),
         Family(
             "attention",
@@ -50,6 +53,7 @@ FAMILIES = {
             'Mazzia, Salvetti and Chiaberge, "Efficient-CapsNet", 2021',
             AttentionConfig,
             AttentionCapsNet,
+            routing="attention",
         ),
         Family(
             "shared",
@@ -57,6 +61,7 @@ FAMILIES = {
             'Su, "Another new Capsule", 2018',
             SharedConfig,
             SharedCapsNet,
+            routing="iterations",
         ),
         Family(
             "matrix",
@@ -65,6 +70,7 @@ FAMILIES = {
             MatrixConfig,
             MatrixCapsNet,
             presence="activation",
+            routing="em",
         ),
         Family(
             "baseline",

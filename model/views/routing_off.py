@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from model.bundle import Manifest
+from model.bundle.manifest import RoutingKind
 from model.canvas import enlarge
 from model.errors import NotOffered
-from model.outputs import ClassTrace
+from model.outputs import EM_DECAY, ClassTrace
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Inner, Part, Vector, answer_fields
 from model.views.figure import draw_figure
@@ -42,10 +43,6 @@ TITLES: dict[Variant, str] = {
     "no-bias": "without the coupling bias",
 }
 """Titles of the variants."""
-_DECAY = 0.95
-"""The decay in EM routing's ramp: see `model.capsnet.routing.em.iterate`."""
-_TOLERANCE = 1e-3
-"""The largest error of presence that is computed again as routed."""
 _CLASSES = 10
 """The drawing shows at most this many classes: those that are most present in any variant."""
 _SHORT = 4
@@ -58,31 +55,23 @@ _COLOURS: dict[Variant, str] = {
 }
 
 
-def switch_off(trace: ClassTrace[Floats], *, activated: bool) -> dict[Variant, Floats]:
+def switch_off(trace: ClassTrace[Floats], routing: RoutingKind) -> dict[Variant, Floats]:
     """Compute the presence (N, K) of each variant that the network has, `routed` first.
 
     Args:
         trace: of N images.
-        activated: whether presence is an activation that EM routing computed
-            (`manifest.presence == "activation"`), and not the length of a capsule.
-
-    Raises:
-        ValueError: presence does not follow from the couplings by any rule that is known here.
+        routing: how the network routes.
     """
-    iterations = trace.logits.shape[1]
     variants: dict[Variant, Floats] = {"routed": trace.presence[:, -1]}
-    if not trace.logits[:, 0].any():  # the first iteration's couplings are uniform
-        variants["uniform"] = _after(trace, 1, activated=activated)
-        if iterations > 2:
-            variants["one-iteration"] = _after(trace, 2, activated=activated)
+    if routing == "attention":
+        softmax = _softmax(trace.logits[:, -1])
+        variants["uniform"] = _length(np.full_like(softmax, 1 / softmax.shape[1]), trace.votes)
+        if not np.allclose(softmax, trace.couplings[:, -1], atol=1e-6):
+            variants["no-bias"] = _length(softmax, trace.votes)
         return variants
-    softmax = _softmax(trace.logits[:, -1])
-    again = _length(trace.couplings[:, -1], trace.votes)
-    if activated or iterations > 1 or np.abs(again - variants["routed"]).max() > _TOLERANCE:
-        raise ValueError("presence does not follow from the couplings by a rule that is known")
-    variants["uniform"] = _length(np.full_like(softmax, 1 / softmax.shape[1]), trace.votes)
-    if not np.allclose(softmax, trace.couplings[:, -1], atol=1e-6):
-        variants["no-bias"] = _length(softmax, trace.votes)
+    variants["uniform"] = _presence_after(trace, 1, routing)
+    if trace.presence.shape[1] > 2:
+        variants["one-iteration"] = _presence_after(trace, 2, routing)
     return variants
 
 
@@ -94,17 +83,17 @@ def answers(presence: Floats, count: int) -> NDArray[np.int64]:
     return np.sort(most_present(presence, count))
 
 
-def _after(trace: ClassTrace[Floats], iteration: int, *, activated: bool) -> Floats:
+def _presence_after(trace: ClassTrace[Floats], iteration: int, routing: RoutingKind) -> Floats:
     """Presence (N, K) of a network that routes for so many iterations and no more.
 
     EM routing scales the logits of activations up from iteration to iteration. Here the logits of
     an earlier iteration get the scale of the last one.
     """
     presence = trace.presence[:, iteration - 1]
-    if not activated:
+    if routing != "em":
         return presence
     last = trace.presence.shape[1]
-    ramp = (1 - _DECAY**last) / (1 - _DECAY**iteration)
+    ramp = (1 - EM_DECAY**last) / (1 - EM_DECAY**iteration)
     exact = presence.astype(np.float64).clip(1e-30, 1 - 2**-24)
     logits = np.log(exact) - np.log1p(-exact)
     return np.asarray(1 / (1 + np.exp(-ramp * logits)), np.float32)
@@ -182,11 +171,9 @@ def _find_variants(manifest: Manifest, trace: ClassTrace[Floats]) -> list[Routin
     Raises:
         NotOffered: this routing cannot be switched off.
     """
-    batch = ClassTrace(*(field[None] for field in trace))
-    try:
-        variants = switch_off(batch, activated=manifest.presence == "activation")
-    except ValueError as error:
-        raise NotOffered(f"{manifest.name!r}: {error}") from error
+    if manifest.routing is None:
+        raise NotOffered(f"the routing of {manifest.name!r} cannot be switched off")
+    variants = switch_off(ClassTrace(*(field[None] for field in trace)), manifest.routing)
     count = 1 if manifest.mask_threshold is None else 2
     labels = {name: answers(presence, count)[0].tolist() for name, presence in variants.items()}
     return [

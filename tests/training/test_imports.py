@@ -232,7 +232,9 @@ def test_weights_lie_beside_the_model_alone(place: str, command: Command, tmp_pa
     (tmp_path / "secret.txt").write_bytes(b"top secret " * 200)
     os.mkfifo(tmp_path / "pipe.onnx.data")
     graph = onnx.load(classifier(tmp_path))
-    leak = onnx.TensorProto(name="leak", data_type=onnx.TensorProto.UINT8, dims=[2200], raw_data=b"")
+    leak = onnx.TensorProto(
+        name="leak", data_type=onnx.TensorProto.UINT8, dims=[2200], raw_data=b""
+    )
     onnx.external_data_helper.set_external_data(leak, place)
     leak.ClearField("raw_data")
     graph.graph.initializer.append(leak)

@@ -32,6 +32,7 @@ MANIFEST = Manifest(
     graphs={"encoder": "encoder.onnx", "decoder": "decoder.onnx", "routing": "routing.onnx"},
     layers=(LAYER,),
     opset=20,
+    routing="iterations",
     version="1",
 )
 

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from model.outputs import EM_DECAY
+
 FLOOR = 1e-2
 """The least variance of a parent. A parent with a single child would have none."""
 MASS = 1e-6
@@ -83,7 +85,7 @@ def iterate(
         variance = (squares - poses * poses).clamp_min(0) + FLOOR
         spread = 0.5 * variance.log().sum(dim=-1)  # (..., C)
         relative = mass.squeeze(-1) * (parents / children)
-        ramp = (1 - 0.95 ** (step + 1)) / (1 - 0.95**iterations)
+        ramp = (1 - EM_DECAY ** (step + 1)) / (1 - EM_DECAY**iterations)
         logits = ramp * (beta_a - relative * (beta_u + inverse_temperature * spread))
         yield Parents(assignments, scores, logits.sigmoid(), poses)
         if step == iterations - 1:

@@ -60,7 +60,7 @@ def test_deformations_and_factors_are_names() -> None:
 )
 def test_contradictions_are_refused(values: dict[str, Any]) -> None:
     """A manifest with such an entry is not read."""
-    with pytest.raises(ValueError, match="(?i)pose ?dimension"):
+    with pytest.raises(ValueError, match=r"(?i)pose ?dimension"):
         PoseDimension(**{"label": 3, "dim": 4, **values})
 
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.capsnet.dynamic import DynamicCapsNet
-from model.capsnet.families import build
+from model.capsnet.families import FAMILIES, build
 from model.capsnet.network import Network
 from model.capsnet.routing import attention, by_agreement, em, kmeans
 from model.capsnet.squash import length
@@ -50,7 +50,7 @@ def test_off_is_a_network_that_routes_once(
 ) -> None:
     """Routing by agreement, with a bias before the squash and without."""
     trace = in_numpy(by_agreement.Routing(3).trace(votes, seen, bias))
-    found = switch_off(trace, activated=False)
+    found = switch_off(trace, "iterations")
     assert ["routed", "uniform", "one-iteration"] == list(found)
     for iterations, variant in enumerate(("uniform", "one-iteration", "routed"), start=1):
         expected = length(by_agreement.Routing(iterations)(votes, bias)).numpy()
@@ -59,7 +59,7 @@ def test_off_is_a_network_that_routes_once(
 
 def test_off_is_k_means_that_runs_once(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """Shared-weight capsules."""
-    found = switch_off(in_numpy(kmeans.Routing(2).trace(votes, seen)), activated=False)
+    found = switch_off(in_numpy(kmeans.Routing(2).trace(votes, seen)), "iterations")
     assert ["routed", "uniform"] == list(found)
     expected = length(kmeans.Routing(1)(votes)).numpy()
     assert np.allclose(expected, found["uniform"], atol=1e-6)
@@ -83,7 +83,7 @@ def test_off_is_em_routing_that_runs_once(votes: torch.Tensor, seen: torch.Tenso
         input_presence=seen,
         votes=votes,
     )
-    found = switch_off(in_numpy(trace), activated=True)
+    found = switch_off(in_numpy(trace), "em")
     (once,) = em.iterate(votes, seen[:, None], iterations=1, **arguments)
     assert np.allclose(once.activations.numpy(), found["uniform"], atol=1e-5)
     assert np.array_equal(three[-1].activations.numpy(), found["routed"])
@@ -92,7 +92,7 @@ def test_off_is_em_routing_that_runs_once(votes: torch.Tensor, seen: torch.Tenso
 def test_self_attention_loses_its_bias(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """Without B it is the same routing with a bias of zeros; uniform couplings are 1 / K."""
     prior = torch.linspace(-0.3, 0.3, K * I).reshape(K, I)
-    found = switch_off(in_numpy(attention.Routing().trace(votes, prior, seen)), activated=False)
+    found = switch_off(in_numpy(attention.Routing().trace(votes, prior, seen)), "attention")
     assert ["routed", "uniform", "no-bias"] == list(found)
     expected = length(attention.Routing()(votes, torch.zeros(K, I))).numpy()
     assert np.allclose(expected, found["no-bias"], atol=1e-5)
@@ -104,13 +104,13 @@ def test_self_attention_loses_its_bias(votes: torch.Tensor, seen: torch.Tensor) 
 def test_without_a_bias_there_is_none_to_leave_out(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """Self-attention whose B is zero has two variants."""
     trace = attention.Routing().trace(votes, torch.zeros(K, I), seen)
-    assert ["routed", "uniform"] == list(switch_off(in_numpy(trace), activated=False))
+    assert ["routed", "uniform"] == list(switch_off(in_numpy(trace), "attention"))
 
 
 def test_equal_votes_are_routed_alike(seen: torch.Tensor) -> None:
     """Where all capsules say the same of all classes, routing has nothing to decide."""
     votes = torch.ones(N, K, I, D) * 0.1
-    found = switch_off(in_numpy(by_agreement.Routing(3).trace(votes, seen, None)), activated=False)
+    found = switch_off(in_numpy(by_agreement.Routing(3).trace(votes, seen, None)), "iterations")
     for presence in found.values():
         assert np.allclose(found["routed"], presence, atol=1e-6)
 
@@ -118,20 +118,12 @@ def test_equal_votes_are_routed_alike(seen: torch.Tensor) -> None:
 def test_images_do_not_mix(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """An image's variants do not depend on the others of the batch."""
     prior = torch.linspace(-0.3, 0.3, K * I).reshape(K, I)
-    together = switch_off(in_numpy(attention.Routing().trace(votes, prior, seen)), activated=False)
+    together = switch_off(in_numpy(attention.Routing().trace(votes, prior, seen)), "attention")
     alone = switch_off(
-        in_numpy(attention.Routing().trace(votes[1:2], prior, seen[1:2])), activated=False
+        in_numpy(attention.Routing().trace(votes[1:2], prior, seen[1:2])), "attention"
     )
     for variant, presence in alone.items():
         assert np.allclose(presence[0], together[variant][1], atol=1e-6)
-
-
-def test_a_routing_that_is_not_known_is_refused(votes: torch.Tensor, seen: torch.Tensor) -> None:
-    """Rather than answered wrongly: here presence follows from another squash."""
-    trace = in_numpy(attention.Routing().trace(votes, torch.zeros(K, I), seen))
-    other = trace._replace(presence=trace.presence * 0.5)
-    with pytest.raises(ValueError, match="by a rule that is known"):
-        switch_off(other, activated=False)
 
 
 @pytest.mark.parametrize("family", ["dynamic", "shared", "attention", "matrix"])
@@ -143,7 +135,9 @@ def test_a_network_of_each_family(family: str) -> None:
     with torch.inference_mode():
         expected = network(images).presence.numpy()
         trace = in_numpy(network.trace(images).classes)
-        found = switch_off(trace, activated=family == "matrix")
+        routing = FAMILIES[family].routing
+        assert routing
+        found = switch_off(trace, routing)
         assert np.allclose(expected, found["routed"], atol=1e-5)
         assert ("no-bias" in found) is False  # B is zero before training
         if isinstance(network, DynamicCapsNet):
