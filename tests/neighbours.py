@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from model.bundle import NEIGHBOURS, Bundle, digest, write_manifest
 from model.bundle.neighbours import NeighbourImages, PoseGallery
 from model.canvas import draw_sheet
+from training.analysis.prototypes import make_gallery
 
 
 def add_gallery(path: Path, gallery: PoseGallery) -> None:
@@ -29,7 +30,7 @@ def add_noise(path: Path) -> None:
     manifest, rng = Bundle.open(path).manifest, np.random.default_rng(0)
     classes, dim = manifest.num_classes, manifest.class_dim
     images: NDArray[np.uint8] = rng.integers(0, 256, (2 * classes, *manifest.image_shape), np.uint8)
-    gallery = PoseGallery(
+    gallery = make_gallery(
         poses=rng.standard_normal((2 * classes, dim)).astype(np.float16),
         labels=np.arange(2 * classes) % classes,
         images=np.arange(2 * classes),

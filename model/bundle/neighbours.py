@@ -21,10 +21,13 @@ from model.bundle.bounded import read_arrays
 from model.bundle.entry import ENTRY, Entry
 
 Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
 MAX_SHEET_PIXELS = 20_000_000
 """The sheet of thumbnails may have this many pixels."""
-_FIELDS = ("poses", "labels", "images", "whitening", "sheet")
+PROTOTYPES = 4
+"""A class has at most so many prototypes."""
+_FIELDS = ("poses", "labels", "images", "whitening", "sheet", "prototypes", "shares", "typical")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,20 +50,33 @@ class PoseGallery:
     """
     sheet: Bytes
     """A WebP file with all images side by side, row by row; empty where there are none."""
+    prototypes: NDArray[np.integer]
+    """The prototypes of each class, (K, P): rows of the class's poses; -1 where it has fewer."""
+    shares: Floats
+    """The share of the class's poses (K, P) to which this prototype is the nearest."""
+    typical: Floats
+    """The median distance of a pose to the nearest other one of its class, (K,)."""
 
     def __post_init__(self) -> None:
         kinds = [getattr(self, name).dtype.kind for name in _FIELDS]
-        if not re.fullmatch("f[iu][iu]fu", "".join(kinds)):
+        if not re.fullmatch("f[iu][iu]fu[iu]ff", "".join(kinds)):
             raise ValueError("an array has numbers of another kind")
         count, dim = self.poses.shape if self.poses.ndim == 2 else (0, 0)
         if not count or {self.labels.shape, self.images.shape} != {(count,)}:
             raise ValueError("poses (M, D), labels (M,) and images (M,) do not go together")
         if self.whitening.shape[1:] != (dim, dim) or self.sheet.ndim != 1:
             raise ValueError("whitening is not (K, D, D), or the sheet no file")
-        if not (np.isfinite(self.poses).all() and np.isfinite(self.whitening).all()):
+        floats = (self.poses, self.whitening, self.shares, self.typical)
+        if not all(np.isfinite(array).all() for array in floats):
             raise ValueError("a number is not finite")
         if self.labels.min() < 0 or self.labels.max() >= len(self.whitening):
             raise ValueError("there is a label of no class")
+        classes = len(self.whitening)
+        if self.prototypes.shape != (classes, PROTOTYPES) or self.typical.shape != (classes,):
+            raise ValueError(f"prototypes are not (K, {PROTOTYPES}), or typical is not (K,)")
+        counts = np.bincount(self.labels.astype(np.int64), minlength=classes)
+        if self.shares.shape != self.prototypes.shape or (self.prototypes >= counts[:, None]).any():
+            raise ValueError("shares are not (K, P), or a prototype is no pose of its class")
 
     @classmethod
     def load(cls, path: Path) -> Self:

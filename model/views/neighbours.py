@@ -13,22 +13,21 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from model.bundle import Manifest
-from model.bundle.neighbours import PoseGallery
+from model.bundle.neighbours import PROTOTYPES
 from model.canvas import enlarge
 from model.errors import NotOffered
 from model.preprocess import Floats, Prepared, scale
 from model.views.answers import CapsuleAnswer, DataUrl, Inner, Number, Part, answer_fields
 from model.views.figure import draw_figure
-from model.views.net import Capsule, Net, encode_picture
+from model.views.net import Net, encode_picture
 from model.views.query import TargetQuery
 from model.views.view import View
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
-MAX_NEIGHBOURS, PROTOTYPES = 20, 4
+MAX_NEIGHBOURS = 20
 _CELL_PX = 110
 
 
@@ -39,15 +38,6 @@ class Nearest(NamedTuple):
     """The positions (M,) among all poses of the class."""
     distances: Floats
     """The distances (M,), rising, in standard deviations of the class's poses."""
-
-
-class Prototypes(NamedTuple):
-    """The medoids of a class: training images that stand for others, the largest group first."""
-
-    rows: Rows
-    """The positions (M,) among all poses of the class."""
-    shares: Doubles
-    """The share of the class's images (M,) to which this medoid is the nearest."""
 
 
 def find_nearest(pose: Floats, poses: Floats, whitening: Floats, count: int) -> Nearest:
@@ -63,67 +53,6 @@ def find_nearest(pose: Floats, poses: Floats, whitening: Floats, count: int) -> 
     distances = np.linalg.norm(away, axis=1)
     rows = np.argsort(distances, kind="stable")[:count]
     return Nearest(rows, distances[rows])
-
-
-def measure_all(poses: Floats, whitening: Floats) -> Doubles:
-    """Measure the distances (N, N) between all whitened poses (N, D)."""
-    white = poses.astype(np.float64) @ whitening.astype(np.float64)
-    return np.asarray(np.linalg.norm(white[:, None] - white[None], axis=2))
-
-
-def typical_distance(distances: Doubles) -> float:
-    """The median, over N poses, of the distance to the nearest other one, from distances (N, N).
-
-    It is zero if there is only one pose.
-    """
-    if len(distances) < 2:
-        return 0.0
-    return float(np.median((distances + np.diag([np.inf] * len(distances))).min(axis=1)))
-
-
-def find_prototypes(distances: Doubles, count: int) -> Prototypes:
-    """Find at most `count` medoids of poses with these distances (N, N).
-
-    They are added one by one, each where it lowers the sum of the distances to the nearest medoid
-    most (Kaufman and Rousseeuw 1990, "Finding Groups in Data", chapter 2: BUILD), and then
-    exchanged for others of their groups while that lowers it further.
-    """
-    rows: list[int] = []
-    nearest = np.full(len(distances), np.inf)
-    for _ in range(min(count, len(distances))):
-        sums = np.minimum(nearest[None], distances).sum(axis=1)
-        sums[rows] = np.inf
-        rows.append(int(sums.argmin()))
-        nearest = np.minimum(nearest, distances[rows[-1]])
-    total = np.inf
-    while (lower := float(distances[rows].min(axis=0).sum())) < total - 1e-9:
-        total = lower
-        groups = distances[rows].argmin(axis=0)
-        for index in range(len(rows)):
-            members = np.flatnonzero(groups == index)
-            if len(members):
-                within = distances[np.ix_(members, members)].sum(axis=0)
-                rows[index] = int(members[within.argmin()])
-    groups = distances[rows].argmin(axis=0)
-    shares = np.bincount(groups, minlength=len(rows)) / len(distances)
-    order = np.argsort(-shares, kind="stable")
-    return Prototypes(np.asarray(rows)[order], shares[order])
-
-
-def fit_whitening(poses: Floats, others: Doubles) -> Doubles:
-    """Return W (D, D), with W W^T the inverse of the covariance of one class's poses (N, D).
-
-    Few poses give a poor estimate, so the covariance is mixed with that of all classes, which
-    weighs as much as D poses. No direction has less than a thousandth of the mean variance.
-
-    Args:
-        others: (D, D), the mean covariance within all classes.
-    """
-    count, dim = poses.shape
-    own = np.cov(poses.astype(np.float64), rowvar=False, bias=True) if count > 1 else others
-    mixed = (count * own + dim * others) / (count + dim)
-    ridge = 1e-3 * mixed.diagonal().mean() + 1e-12
-    return np.asarray(np.linalg.inv(np.linalg.cholesky(mixed + ridge * np.eye(dim))).T)
 
 
 class NeighboursQuery(TargetQuery):
@@ -181,16 +110,6 @@ class NeighboursAnswer(CapsuleAnswer):
     """The image itself, (C, H, W)."""
 
 
-class _Found(NamedTuple):
-    """Rows of the gallery, and their distances from one pose."""
-
-    nearest: Nearest
-    prototypes: Prototypes
-    distances: Floats
-    """The distances of the prototypes from the pose."""
-    typical: float
-
-
 async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> NeighboursAnswer:
     """Find the training images of a class with the nearest poses.
 
@@ -207,43 +126,43 @@ async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> Nei
     if not len(of_class):
         name = net.manifest.class_names[capsule.label]
         raise NotOffered(f"{net.manifest.name!r} has no training images of {name!r}")
-    found = await net.aside(_find, gallery, capsule, query.count)
-    rows = of_class[np.concatenate((found.nearest.rows, found.prototypes.rows))]
+    everything = await net.aside(
+        find_nearest,
+        capsule.pose,
+        gallery.poses[of_class].astype(np.float32),
+        gallery.whitening[capsule.label].astype(np.float32),
+        len(of_class),
+    )
+    distances = np.zeros(len(of_class), np.float32)
+    distances[everything.rows] = everything.distances
+    nearest = everything.rows[: query.count]
+    prototypes = gallery.prototypes[capsule.label]
+    prototypes = prototypes[prototypes >= 0]
+    rows = np.concatenate((nearest, prototypes))
     if gallery.sheet.size:
         shape = net.manifest.image_shape
-        images = scale(await net.aside(gallery.thumbnails, rows, shape))
+        images = scale(await net.aside(gallery.thumbnails, of_class[rows], shape))
     else:
-        images = await net.decode(gallery.poses[rows].astype(np.float32), capsule.label)
-    count = len(found.nearest.rows)
-    near = zip(found.nearest.distances, images[:count], strict=True)
-    typical = zip(found.prototypes.shares, found.distances, images[count:], strict=True)
+        poses = gallery.poses[of_class[rows]].astype(np.float32)
+        images = await net.decode(poses, capsule.label)
+    shown = list(zip(distances[rows], images, strict=True))
+    shares = gallery.shares[capsule.label]
     return NeighboursAnswer(
         **answer_fields(net.manifest, capsule),
         images=described.images,
         licence=described.licence,
         source=described.source,
         drawn=not gallery.sheet.size,
-        typical_distance=found.typical,
-        neighbours=[Neighbour(distance=distance, image=image) for distance, image in near],
+        typical_distance=gallery.typical[capsule.label],
+        neighbours=[
+            Neighbour(distance=distance, image=image) for distance, image in shown[: len(nearest)]
+        ],
         prototypes=[
             Prototype(share=share, distance=distance, image=image)
-            for share, distance, image in typical
+            for share, (distance, image) in zip(shares, shown[len(nearest) :], strict=False)
         ],
         image=picture.image,
     )
-
-
-def _find(gallery: PoseGallery, capsule: Capsule, count: int) -> _Found:
-    """Find the neighbours among the poses of the capsule's class."""
-    poses = gallery.poses[gallery.of_class(capsule.label)].astype(np.float32)
-    whitening = gallery.whitening[capsule.label].astype(np.float32)
-    among = measure_all(poses, whitening)
-    everything = find_nearest(capsule.pose, poses, whitening, len(poses))
-    prototypes = find_prototypes(among, PROTOTYPES)
-    distances = np.zeros(len(poses), np.float32)
-    distances[everything.rows] = everything.distances
-    nearest = Nearest(everything.rows[:count], everything.distances[:count])
-    return _Found(nearest, prototypes, distances[prototypes.rows], typical_distance(among))
 
 
 def draw(answer: NeighboursAnswer, query: NeighboursQuery) -> bytes:  # noqa: ARG001

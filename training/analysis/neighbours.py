@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.bundle import Bundle
-from model.bundle.neighbours import NeighbourImages, PoseGallery
+from model.bundle.neighbours import NeighbourImages
 from model.canvas import draw_sheet
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from model.views.neighbours import fit_whitening
+from training.analysis.prototypes import fit_whitening, make_gallery
 from training.answers import BATCH, is_wrong
 from training.data.datasets import DATASETS, Examples
 from training.data.pairs import fixed_pairs
@@ -76,7 +76,7 @@ def collect(bundle: Bundle, examples: Examples, *, licence: str, source: str) ->
     chosen = choose(posed.labels, posed.right, classes=manifest.num_classes, count=COUNT)
     sheet = draw_sheet(examples.images[chosen]) if licence else b""
     each = posed.labels.shape[1]
-    gallery = PoseGallery(
+    gallery = make_gallery(
         poses=posed.poses[chosen].reshape(len(chosen) * each, -1).astype(np.float16),
         labels=posed.labels[chosen].ravel().astype(np.uint16),
         images=np.arange(len(chosen), dtype=np.uint16).repeat(each),

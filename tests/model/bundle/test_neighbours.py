@@ -21,6 +21,9 @@ def arrays() -> dict[str, Any]:
         "images": np.arange(6, dtype=np.uint16),
         "whitening": np.eye(D, dtype=np.float16)[None].repeat(K, 0),
         "sheet": np.zeros(0, np.uint8),
+        "prototypes": np.array([[1, 0, -1, -1], [0, -1, -1, -1], [2, 0, 1, -1]], np.int16),
+        "shares": np.zeros((K, 4), np.float32),
+        "typical": np.ones(K, np.float32),
     }
 
 
@@ -57,6 +60,9 @@ def test_each_pose_has_its_image(channels: int) -> None:
         ({"poses": np.zeros(6, np.float16)}, "do not go together"),
         ({"whitening": np.zeros((K, D, D + 1), np.float16)}, "not \\(K, D, D\\)"),
         ({"labels": np.full(6, K, np.uint16)}, "of no class"),
+        ({"prototypes": np.full((K, 4), 2, np.int16)}, "no pose of its class"),
+        ({"shares": np.zeros((K, 3), np.float32)}, "shares are not"),
+        ({"typical": np.zeros(K + 1, np.float32)}, "typical is not"),
         ({"poses": np.full((6, D), np.nan, np.float16)}, "not finite"),
     ],
 )

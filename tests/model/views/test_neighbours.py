@@ -3,10 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.views.neighbours import (
-    find_nearest,
+from model.views.neighbours import find_nearest
+from training.analysis.prototypes import (
     find_prototypes,
     fit_whitening,
+    make_gallery,
     measure_all,
     typical_distance,
 )
@@ -127,3 +128,14 @@ def test_the_typical_distance_is_to_another_pose() -> None:
     line = np.array([[0.0], [1], [2], [3], [13]])
     assert 1 == typical_distance(measure_all(line, np.eye(1)))
     assert 0 == typical_distance(np.zeros((1, 1)))
+
+
+def test_a_gallery_has_the_prototypes_of_each_class(rng: np.random.Generator) -> None:
+    """A class of few images has fewer, and a class without images none."""
+    poses = rng.standard_normal((12, D)).astype(np.float16)
+    labels = np.array([0] * 10 + [2] * 2)
+    white = np.eye(D, dtype=np.float16)[None].repeat(3, 0)
+    gallery = make_gallery(poses, labels, np.arange(12), white, np.zeros(0, np.uint8))
+    assert [4, 0, 2] == (gallery.prototypes >= 0).sum(axis=1).tolist()
+    assert [1, 0, 1] == pytest.approx(gallery.shares.sum(axis=1).tolist())
+    assert 0 == gallery.typical[1] < gallery.typical[2]

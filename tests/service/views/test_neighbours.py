@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.bundle import Bundle, write_manifest
-from model.bundle.neighbours import PoseGallery
 from model.canvas import draw_sheet
 from model.preprocess import scale
 from model.runtime import Runtime
@@ -23,6 +22,7 @@ from service.settings import Settings
 from tests.neighbours import add_gallery
 from tests.service.views.answers import answer_of, drawing_of
 from tests.serving import serve
+from training.analysis.prototypes import make_gallery
 
 Pixels = Callable[[str], NDArray[np.int64]]
 LABEL = 3
@@ -51,7 +51,8 @@ def near(
         shutil.copytree(bundle_path, folder / name)
         write_manifest(folder / name, replace(Bundle.open(folder / name).manifest, name=name))
         add_gallery(
-            folder / name, PoseGallery(poses, labels, places, white, np.frombuffer(sheet, np.uint8))
+            folder / name,
+            make_gallery(poses, labels, places, white, np.frombuffer(sheet, np.uint8)),
         )
     settings = Settings(bundles=folder, default_model="mnist", device="cpu", threads=1)
     with serve(settings) as client:
