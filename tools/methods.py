@@ -1,4 +1,4 @@
-"""The methods of a loaded bundle: a method for each view, as the client has them.
+"""The stub of a loaded bundle's methods: a method for each view, as the client has them.
 
 `python -m tools.methods` writes them; a test writes them anew and compares.
 """
@@ -20,20 +20,17 @@ from tools.client import (
     write_docstring,
 )
 
-GENERATED = Path(__file__).parent.parent / "model" / "views" / "methods.py"
+GENERATED = Path(__file__).parent.parent / "model" / "views" / "methods.pyi"
 _HEAD = '''\
-"""A method for each view, written by `make generate`. A view is imported when it is first asked."""
-
-from __future__ import annotations
+"""The signatures of the methods that `methods.py` makes, written by `make generate`."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike
 
-    from model.loaded import Picture
-    from model.preprocess import Fit, Polarity
+from model.loaded import Picture
+from model.preprocess import Fit, Polarity
 '''
 _CLASS = '''
 class ViewMethods:
@@ -41,13 +38,11 @@ class ViewMethods:
 
     def _ask(
         self, view: View[Q, A], pictures: Sequence[Picture], parameters: Mapping[str, object]
-    ) -> A:
-        raise NotImplementedError
+    ) -> A: ...
 
     def _classify(
         self, images: Picture | Iterable[Picture], parameters: Mapping[str, object]
-    ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
-        raise NotImplementedError
+    ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]: ...
 '''
 
 
@@ -60,10 +55,10 @@ def write_methods(document: Json) -> str:
     answers["equivariance"].append("Transform")
     lines = [_HEAD.rstrip()]
     lines += [
-        f"    from model.views.{name} import {', '.join(sorted(kinds))}"
+        f"from model.views.{name} import {', '.join(sorted(kinds))}"
         for name, kinds in sorted(answers.items())
     ]
-    lines += ["    from model.views.view import A, Q, View", "", _CLASS]
+    lines += ["from model.views.view import A, Q, View", "", _CLASS]
     for method in methods:
         lines += _write_batched(method) if method.body == "images" else _write(method)
         lines.append("")
@@ -73,27 +68,16 @@ def write_methods(document: Json) -> str:
 def _write(method: Method) -> Iterator[str]:
     yield _signature(method, find_view(method.name).answer.__name__)
     yield from write_docstring(_document(method), 8)
-    pictures = {"image": "(image,)", "pair": "(first, second)", "poses": "()"}[method.body]
-    names, given = ["VIEW"], _parameters(method)
-    if method.body == "poses":
-        names.append("name_poses")
-        given = given.replace("'poses': poses", "**name_poses(poses)")
-    yield f"        from model.views.{method.name} import {', '.join(names)}  # noqa: PLC0415"
-    yield ""
-    yield f"        return self._ask(VIEW, {pictures}, {given})"
 
 
 def _write_batched(method: Method) -> Iterator[str]:
     one, many = "PredictionAnswer", "list[PredictionAnswer | FailedPrediction]"
     for kind, answer in (("Picture", one), ("Iterable[Picture]", many)):
         yield "    @overload"
-        head = _signature(method, answer).replace("Picture | Iterable[Picture]", kind) + " ..."
+        head = _signature(method, answer).replace("Picture | Iterable[Picture]", kind)
         ignored = "  # type: ignore[overload-overlap]  # one path is no list of characters\n"
         yield head.replace("(", f"({ignored}", 1) if kind == "Picture" else head
-        yield ""
-    yield _signature(method, f"{one} | {many}")
-    yield from write_docstring(_document(method), 8)
-    yield f"        return self._classify(images, {_parameters(method)})"
+        yield from write_docstring(_document(method), 8)
 
 
 def _signature(method: Method, answer: str) -> str:
@@ -103,15 +87,6 @@ def _signature(method: Method, answer: str) -> str:
     inside = ", ".join(["self", *required, *(["*", *optional] if optional else [])])
     inside = re.sub(r"\bImageLike\b", "Picture", inside)
     return f"    def {method.name}({inside}) -> {answer}:"
-
-
-def _parameters(method: Method) -> str:
-    names = [
-        parameter.name
-        for parameter in method.parameters
-        if parameter.place in ("query", "json") and parameter.name != "model"
-    ]
-    return "{" + ", ".join(f"{name!r}: {name}" for name in names) + "}"
 
 
 def _document(method: Method) -> str:

@@ -1,500 +1,91 @@
-"""A method for each view, written by `make generate`. A view is imported when it is first asked."""
+"""A method for each view, made of the view when it is first asked for.
+
+`methods.pyi`, which `make generate` writes, has their signatures for type checkers and editors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, overload
+import inspect
+from collections.abc import Callable
+from functools import cache
+from inspect import Parameter, Signature
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from model.views import NAMES, find_view
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from model.views.view import View
 
-    from model.loaded import Picture
-    from model.preprocess import Fit, Polarity
-    from model.views.classify import FailedPrediction, PredictionAnswer
-    from model.views.decode import DecodeAnswer
-    from model.views.equivariance import EquivarianceAnswer, Transform
-    from model.views.morph import MorphAnswer
-    from model.views.neighbours import NeighboursAnswer
-    from model.views.occlusion import OcclusionAnswer
-    from model.views.perturb import PerturbAnswer
-    from model.views.reconstruct import ReconstructAnswer
-    from model.views.rivals import RivalsAnswer
-    from model.views.routing import RoutingAnswer
-    from model.views.routing_off import RoutingOffAnswer
-    from model.views.segment import SegmentAnswer
-    from model.views.sweep import SweepAnswer
-    from model.views.view import A, Q, View
+_LAST = ("target", "fit", "polarity")
+"""The parameters that most views share come last. `scale` belongs to `answer.png()`."""
 
 
 class ViewMethods:
     """What one may ask of a network: the methods of `LoadedBundle`."""
 
-    def _ask(
-        self, view: View[Q, A], pictures: Sequence[Picture], parameters: Mapping[str, object]
-    ) -> A:
-        raise NotImplementedError
 
-    def _classify(
-        self, images: Picture | Iterable[Picture], parameters: Mapping[str, object]
-    ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
-        raise NotImplementedError
+class _ViewMethod:
+    """A view as a method."""
 
-    @overload
-    def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
-        self,
-        images: Picture,
-        *,
-        poses: bool | None = None,
-        novelty: bool | None = None,
-        coverage: float | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> PredictionAnswer: ...
+    def __init__(self, name: str) -> None:
+        self._name = name
 
-    @overload
-    def classify(
-        self,
-        images: Iterable[Picture],
-        *,
-        poses: bool | None = None,
-        novelty: bool | None = None,
-        coverage: float | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> list[PredictionAnswer | FailedPrediction]: ...
+    def __get__(self, instance: Any, owner: type) -> Callable[..., Any]:
+        method = _make_method(self._name)
+        return method if instance is None else MethodType(method, instance)
 
-    def classify(
-        self,
-        images: Picture | Iterable[Picture],
-        *,
-        poses: bool | None = None,
-        novelty: bool | None = None,
-        coverage: float | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
-        """Classify images by the lengths of the class capsules.
 
-        For several images, the answer has an entry for each, in order. If one of them cannot be
-        read, its entry has a `problem` in place of the prediction.
+for _name in NAMES:
+    setattr(ViewMethods, _name, _ViewMethod(_name))
 
-        Args:
-            images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
-                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
-                these, answered by a list in the same order.
-            poses: adds the poses of all classes; by default `False`.
-            novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and the set of labels that holds the true one with
-                this coverage, such as 0.95.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        return self._classify(
-            images,
-            {
-                "poses": poses,
-                "novelty": novelty,
-                "coverage": coverage,
-                "fit": fit,
-                "polarity": polarity,
-            },
-        )
 
-    def reconstruct(
-        self,
-        image: Picture,
-        *,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> ReconstructAnswer:
-        """Reconstruct the image from the pose of one class capsule.
+@cache
+def _make_method(name: str) -> Callable[..., Any]:
+    view = find_view(name)
+    pictures, first = _name_pictures(view), Parameter("self", Parameter.POSITIONAL_ONLY)
+    signature = Signature([first, *_list_parameters(view, pictures)])
 
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.reconstruct import VIEW  # noqa: PLC0415
+    def method(*given: Any, **options: Any) -> Any:
+        arguments = signature.bind(*given, **options).arguments
+        bundle = arguments.pop("self")
+        images = [arguments.pop(picture) for picture in pictures]
+        if view.pictures[1] is None:
+            return bundle._classify(*images, arguments)  # noqa: SLF001  methods of the same object
+        if view.body:
+            from model.views.decode import name_poses  # noqa: PLC0415  with its view
 
-        return self._ask(VIEW, (image,), {"target": target, "fit": fit, "polarity": polarity})
+            arguments |= name_poses(arguments.pop("poses"))
+        return bundle._ask(view, images, arguments)  # noqa: SLF001
 
-    def perturb(
-        self,
-        image: Picture,
-        dim: int,
-        delta: float,
-        *,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> PerturbAnswer:
-        """Move one pose dimension and decode (paper, section 5.1).
+    method.__name__ = name
+    method.__qualname__ = f"ViewMethods.{name}"
+    method.__doc__ = inspect.cleandoc(view.compute.__doc__ or "")
+    method.__signature__ = signature  # type: ignore[attr-defined]
+    return method
 
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dim: the pose dimension to move, counted from 0.
-            delta: the change of this dimension, in the paper -0.25 to 0.25.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.perturb import VIEW  # noqa: PLC0415
 
-        return self._ask(
-            VIEW,
-            (image,),
-            {"dim": dim, "delta": delta, "target": target, "fit": fit, "polarity": polarity},
-        )
+def _name_pictures(view: View[Any, Any]) -> tuple[str, ...]:
+    """The parameters of the pictures."""
+    names = {0: (), 1: ("image",), 2: ("first", "second"), None: ("images",)}
+    return names[view.pictures[1]]
 
-    def decode(self, poses: ArrayLike, label: int) -> DecodeAnswer:
-        """Decode one pose of a class, or up to 256, into images.
 
-        Args:
-            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
-            label: class of the poses.
-        """
-        from model.views.decode import VIEW, name_poses  # noqa: PLC0415
-
-        return self._ask(VIEW, (), {**name_poses(poses), "label": label})
-
-    def sweep(
-        self,
-        image: Picture,
-        *,
-        dims: Sequence[int] | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        step: float | None = None,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> SweepAnswer:
-        """Move each pose dimension step by step (paper, figure 4).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: dimensions, counted from 0, each once; default: all.
-            start: first delta; by default `-0.25`.
-            stop: last delta; by default `0.25`.
-            step: distance between two deltas; by default `0.05`.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.sweep import VIEW  # noqa: PLC0415
-
-        return self._ask(
-            VIEW,
-            (image,),
-            {
-                "dims": dims,
-                "start": start,
-                "stop": stop,
-                "step": step,
-                "target": target,
-                "fit": fit,
-                "polarity": polarity,
-            },
-        )
-
-    def routing(
-        self,
-        image: Picture,
-        *,
-        detail: bool | None = None,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> RoutingAnswer:
-        """Trace routing: couplings, agreement, heat maps.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            detail: `false` leaves out arrays with a number for each input capsule (couplings,
-                logits and votes: half a megabyte for the paper's network) and maps of hidden
-                layers; by default `True`.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.routing import VIEW  # noqa: PLC0415
-
-        return self._ask(
-            VIEW, (image,), {"detail": detail, "target": target, "fit": fit, "polarity": polarity}
-        )
-
-    def routing_off(
-        self,
-        image: Picture,
-        *,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> RoutingOffAnswer:
-        """Ask again with routing switched off.
-
-        The presence is computed from the same votes in up to three variants: with uniform
-        couplings; after one update of the couplings, if the network has three iterations or
-        more; without the coupling bias, if it has one. Only the routing of the last layer is
-        switched off. If the answer changes, it depended on routing. A network that is trained
-        without routing may still be correct.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.routing_off import VIEW  # noqa: PLC0415
-
-        return self._ask(VIEW, (image,), {"target": target, "fit": fit, "polarity": polarity})
-
-    def equivariance(
-        self,
-        image: Picture,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> EquivarianceAnswer:
-        """Transform an image step by step and encode each step.
-
-        In an equivariant network, the length stays and the pose changes with the image. The
-        drawing projects the path of the pose on the plane of the two directions in which the
-        pose varies most. Each image and each transform has its own plane. A straight path means
-        that the transform moves the pose in one direction. It does not mean that the prediction
-        is correct, or that the presence stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
-                factor; by default -6, -60 or 0.6.
-            stop: the last value, above `start`; by default 6, 60 or 1.4.
-            steps: number of images, both ends included; by default `13`.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.equivariance import VIEW  # noqa: PLC0415
-
-        return self._ask(
-            VIEW,
-            (image,),
-            {
-                "transform": transform,
-                "start": start,
-                "stop": stop,
-                "steps": steps,
-                "target": target,
-                "fit": fit,
-                "polarity": polarity,
-            },
-        )
-
-    def occlusion(
-        self,
-        image: Picture,
-        *,
-        patch: int | None = None,
-        stride: int | None = None,
-        dim: int | None = None,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> OcclusionAnswer:
-        """Hide one patch of the image at a time and encode each result.
-
-        For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding a part of the image changes the presence, or the dimension `dim` of
-        the pose. It does not show what the class consists of. A patch adds edges that no
-        training image had. If two strokes give the same evidence, hiding one of them may change
-        nothing.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            patch: the side of the patch, in pixels of the network's image. The default has 1/25
-                of the image's area.
-            stride: the pixels from one place to the next, at most `patch`. The default is a
-                third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.occlusion import VIEW  # noqa: PLC0415
-
-        return self._ask(
-            VIEW,
-            (image,),
-            {
-                "patch": patch,
-                "stride": stride,
-                "dim": dim,
-                "target": target,
-                "fit": fit,
-                "polarity": polarity,
-            },
-        )
-
-    def segment(
-        self,
-        image: Picture,
-        *,
-        count: int | Literal["auto"] | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> SegmentAnswer:
-        """Segment overlapping digits (paper, section 6).
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes to return, longest capsules first. `auto` tries the classes
-                in this order. It returns a class if its capsule is long and its reconstruction
-                explains enough ink that no earlier class explains. It may return none; by
-                default `2`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.segment import VIEW  # noqa: PLC0415
-
-        return self._ask(VIEW, (image,), {"count": count, "fit": fit, "polarity": polarity})
-
-    def rivals(
-        self,
-        image: Picture,
-        *,
-        count: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> RivalsAnswer:
-        """Decode the capsules of several classes of one image.
-
-        A high error means that the class cannot explain the image. It does not measure how close
-        the class came to winning.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of classes, the most present first. The default is 10, or 2 if the
-                decoder has not learnt to draw absent classes (`rival_share=0`).
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.rivals import VIEW  # noqa: PLC0415
-
-        return self._ask(VIEW, (image,), {"count": count, "fit": fit, "polarity": polarity})
-
-    def morph(
-        self,
-        first: Picture,
-        second: Picture,
-        *,
-        steps: int | None = None,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> MorphAnswer:
-        """Turn the pose of one image into that of another.
-
-        The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame is encoded again. If its presence is low, the encoder does not recognise what the
-        decoder draws. It is not known whether poses of training images lie on the way.
-
-        Args:
-            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
-                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            steps: number of frames, both ends included; by default `9`.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.morph import VIEW  # noqa: PLC0415
-
-        return self._ask(
-            VIEW,
-            (first, second),
-            {"steps": steps, "target": target, "fit": fit, "polarity": polarity},
-        )
-
-    def neighbours(
-        self,
-        image: Picture,
-        *,
-        count: int | None = None,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> NeighboursAnswer:
-        """Find the training images of a class with the nearest poses.
-
-        Only images of the chosen class are searched. For example, with the class 3, the nearest
-        image of an 8 is a 3. The images do not explain the answer, because the network compares
-        no images. Prototypes represent the class: they are chosen so that every image has a near
-        prototype.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            count: number of training images, the nearest first; by default `6`.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.neighbours import VIEW  # noqa: PLC0415
-
-        return self._ask(
-            VIEW, (image,), {"count": count, "target": target, "fit": fit, "polarity": polarity}
-        )
+def _list_parameters(view: View[Any, Any], pictures: tuple[str, ...]) -> list[Parameter]:
+    """The pictures, the body and the required parameters by place, the others by name."""
+    fields = view.query.model_fields
+    hidden = {*_LAST, "scale", *(view.body.model_fields if view.body else ())}
+    ordered = [
+        *(name for name in fields if name not in hidden),
+        *(name for name in _LAST if name in fields),
+    ]
+    required = [name for name in ordered if fields[name].is_required()]
+    placed = [*pictures, *(("poses", "label") if view.body else ()), *required]
+    return [
+        *(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in placed),
+        *(
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None)
+            for name in ordered
+            if name not in required
+        ),
+    ]
