@@ -6,13 +6,13 @@ import re
 from dataclasses import field, fields
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, TypeAdapter, model_validator
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from model.bundle.confidence import Confidence
 from model.bundle.dimensions import PoseDimension
-from model.bundle.entry import ENTRY, Count, Entry
+from model.bundle.entry import ENTRY, Count, Entry, describe_fault
 from model.bundle.explained import Explained
 from model.bundle.health import Health
 from model.bundle.neighbours import NeighbourImages
@@ -57,6 +57,13 @@ class _Training(TypedDict, total=False):
     test_reads: list[dict[str, Any]]
     pictures: dict[str, Any]
     imported: str
+
+
+def _check_training(values: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return dict(TypeAdapter(_Training).validate_python(values))
+    except ValidationError as error:
+        raise ValueError(describe_fault(error)) from error
 
 
 @dataclass(frozen=True, config=ENTRY)
@@ -136,8 +143,8 @@ class Manifest(Entry):
     """The effect of the encoder in 8 bits, measured on the same images."""
     mask_threshold: float | None = None
     """The threshold that assigns pixels to the digits of a pair: see `model.views.masks`."""
-    training: Annotated[dict[str, Any], AfterValidator(TypeAdapter(_Training).validate_python)] = (
-        field(default_factory=dict)
+    training: Annotated[dict[str, Any], AfterValidator(_check_training)] = field(
+        default_factory=dict
     )
     """`recipe`, `examples` (in an epoch), `runs` (`training.provenance.Run`), `test_reads`
     (`TestRead`) and, for a folder, `pictures`."""
