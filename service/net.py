@@ -78,7 +78,7 @@ class ServedNet:
             return row
 
         key = (self.caller, self.manifest.name, digest(image))
-        row, computed = await self.engine.encodings.find(key, compute, bulk=self.job.bulk)
+        row, computed = await self.engine.encodings.find(key, compute)
         if not computed:
             price = self.engine.price(self.manifest.name, "encode")
             self.admission.record_found(self.job, price)

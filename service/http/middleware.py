@@ -25,9 +25,6 @@ from service.telemetry import logs, timings
 from service.telemetry.tracing import hide_target
 
 TIMEOUT_HEADER = "X-Request-Timeout"
-PRIORITY_HEADER = "X-Priority"
-PRIORITIES = ("interactive", "bulk")
-"""The values of this header, the default first."""
 MODEL_HEADER = "X-Model"
 """The header that names the model of a PNG: `name; version=...`."""
 NOTES_HEADER = "X-Notes"
@@ -35,8 +32,7 @@ NOTES_HEADER = "X-Notes"
 TENSOR_HEADER = "Inference-Header-Content-Length"
 """The header with the number of bytes of JSON before the tensors (Open Inference Protocol)."""
 _SENT = [
-    *("Content-Type", "Content-Encoding", KEY_HEADER, REQUEST_ID, TIMEOUT_HEADER, PRIORITY_HEADER),
-    TENSOR_HEADER,
+    *("Content-Type", "Content-Encoding", KEY_HEADER, REQUEST_ID, TIMEOUT_HEADER, TENSOR_HEADER),
 ]
 _ANSWERED = ["Retry-After", "Server-Timing", MODEL_HEADER, NOTES_HEADER, REQUEST_ID, TENSOR_HEADER]
 CLIENT_LEFT = 499

@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from service.errors import Busy, Problem, RateLimited, ReloadUnderWay, Unavailable
-from service.http.middleware import PRIORITIES, PRIORITY_HEADER, TIMEOUT_HEADER
+from service.http.middleware import TIMEOUT_HEADER
 from service.http.negotiation import JSON, PNG
 from service.http.problems import MEDIA_TYPE
 from service.http.uploads import FILE_FIELD
@@ -32,13 +32,6 @@ TIMEOUT_PARAMETER = {
     "schema": {"type": "number", "exclusiveMinimum": 0},
     "description": "Deadline in seconds (504 after it), at most the service's own. "
     "A request that is expected to wait longer in the queue gets 429 at once.",
-}
-PRIORITY_PARAMETER = {
-    "name": PRIORITY_HEADER,
-    "in": "header",
-    "required": False,
-    "schema": {"type": "string", "enum": list(PRIORITIES), "default": PRIORITIES[0]},
-    "description": "`bulk` work is only computed while no interactive request waits.",
 }
 _RETRY_AFTER = {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}
 

@@ -18,7 +18,7 @@ from model.preprocess import Prepared
 from model.views.net import require
 from service.errors import InvalidParameter, Problem, UnknownModel
 from service.http.context import Context
-from service.http.middleware import PRIORITIES, PRIORITY_HEADER, TIMEOUT_HEADER
+from service.http.middleware import TIMEOUT_HEADER
 from service.inference.engine import Engine
 from service.inference.job import Job
 from service.net import ServedNet
@@ -76,19 +76,6 @@ class Request(fastapi.Request):
             text = f"{TIMEOUT_HEADER} is a positive number of seconds"
             raise InvalidParameter(text, parameter=TIMEOUT_HEADER)
         return min(wanted_s, longest_s)
-
-    @property
-    def is_bulk(self) -> bool:
-        """Whether the request only takes what interactive requests leave.
-
-        Raises:
-            InvalidParameter: the client asks for an unknown priority.
-        """
-        wanted = self.headers.get(PRIORITY_HEADER, PRIORITIES[0])
-        if wanted not in PRIORITIES:
-            text = f"{PRIORITY_HEADER} is {' or '.join(PRIORITIES)}"
-            raise InvalidParameter(text, parameter=PRIORITY_HEADER)
-        return wanted == PRIORITIES[1]
 
     async def body(self) -> bytes:
         """Read the whole body, once: it is not kept.

@@ -36,7 +36,7 @@ from service.errors import (
 from service.http.keys import Permission
 from service.http.middleware import MODEL_HEADER, NOTES_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
-from service.http.openapi import PRIORITY_PARAMETER, TIMEOUT_PARAMETER, png_answer
+from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import PROBES, invalid
 from service.http.request import Request
 from service.inference.price import open_meter
@@ -155,7 +155,7 @@ class Route(APIRoute):
         ]
         for raised, applies in own:
             self.problems.update(raised if applies else ())
-        headers = {"parameters": [TIMEOUT_PARAMETER, PRIORITY_PARAMETER]} if needs_models else {}
+        headers = {"parameters": [TIMEOUT_PARAMETER]} if needs_models else {}
         summary, description = _describe(handler)
         super().__init__(
             path,
@@ -186,14 +186,13 @@ class Route(APIRoute):
         """The route as an ASGI app, with the networks that are loaded.
 
         Raises:
-            InvalidParameter: the request's time limit is none, or its priority is unknown.
+            InvalidParameter: the request's time limit is none.
             Closed: nothing is loaded yet.
             RateLimited: the client has asked for too many rows.
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send, max_cost=self._max_cost, limited=self._limited)
-        limit_s, request.job.bulk = request.limit_s, request.is_bulk
-        meter = open_meter(request.caller)
+        limit_s, meter = request.limit_s, open_meter(request.caller)
         request.engine = request.context.engine
         request.charge()
         try:

@@ -24,8 +24,6 @@ from service.telemetry.reports import BatchReport
 log = logging.getLogger(__name__)
 QUICK_S = 0.01
 """A batch that takes less may be computed on the event loop."""
-_BULK_S = 0.025
-"""A batch of bulk jobs takes about this long, because interactive jobs wait for its end."""
 
 
 class Results(NamedTuple):
@@ -75,7 +73,7 @@ class Queue:
     row_s: Callable[[], float] = lambda: math.inf
     """Seconds that one row takes; infinite where only the batcher's thread may compute rows."""
     batch_s: float = math.inf
-    """A batch of interactive jobs takes about this long at most."""
+    """A batch takes about this long at most."""
     calls: list[_Call] = field(default_factory=list, init=False)
     """The calls with waiting rows, in the order of their jobs' turns."""
     last_s: float = field(default=0.0, init=False)
@@ -83,27 +81,16 @@ class Queue:
     """Seconds and rows of the last batch."""
 
     @property
-    def next_is_bulk(self) -> bool:
-        """Whether the next batch is of bulk jobs."""
-        return bool(self.calls) and self.calls[0].job.bulk
-
-    @property
     def most_rows(self) -> int:
         """The largest next batch, by the seconds that its rows take."""
-        row_s, seconds = self.last_s / self.last_rows, self.batch_s
-        if self.next_is_bulk:
-            row_s, seconds = self.row_s(), _BULK_S
-        if not row_s or math.isinf(row_s):
-            return self.max_rows
-        return max(1, int(min(self.max_rows, seconds / row_s)))
+        row_s = self.last_s / self.last_rows
+        return max(1, int(min(self.max_rows, self.batch_s / row_s))) if row_s else self.max_rows
 
     @property
     def expected_s(self) -> float:
         """The expected seconds of the next batch: the last one's, scaled down to fewer rows."""
         rows, most_rows = 0, self.most_rows
         for call in self.calls:
-            if call.job.bulk != self.next_is_bulk:
-                break
             rows += 0 if call.future.done() else len(call.rows) - call.taken
             if rows >= most_rows:
                 break
@@ -116,8 +103,7 @@ class Batcher:
     There is no fixed delay.
 
     In the service, each graph of each bundle has a queue. The next batch is of the queue whose
-    first job has the lowest position, so no queue starves. Bulk jobs come after all interactive
-    ones and share no batch with them; their batches are short.
+    first job has the lowest position, so no queue starves.
 
     Rows whose caller has left are skipped. Rows that cannot be computed before their deadline are
     answered with `DeadlineExceeded`. A batch that fails is retried by halves, so that a bad row
@@ -186,7 +172,7 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise Closed("the service is shutting down")
-            insort(self._queues[key].calls, call, key=lambda queued: queued.job.turn)
+            insort(self._queues[key].calls, call, key=lambda queued: queued.job.position)
         loop.call_soon(self._run_here)  # after the rows that come at the same time
         return call.future
 
@@ -270,13 +256,13 @@ class Batcher:
         """
         key, queue = min(
             ((key, queue) for key, queue in self._queues.items() if queue.calls),
-            key=lambda item: item[1].calls[0].job.turn,
+            key=lambda item: item[1].calls[0].job.position,
         )
-        now, most_rows, bulk = self._clock(), queue.most_rows, queue.next_is_bulk
+        now, most_rows = self._clock(), queue.most_rows
         ends = now + queue.expected_s
         batch: list[_Row] = []
         expired: list[_Outcome] = []
-        while queue.calls and len(batch) < most_rows and queue.next_is_bulk == bulk:
+        while queue.calls and len(batch) < most_rows:
             call = queue.calls[0]
             if not call.future.done():  # its caller has not left
                 rows = call.rows[call.taken : call.taken + most_rows - len(batch)]

@@ -37,28 +37,26 @@ class Encodings:
         return f"Encodings({len(self._kept)} kept, {self._kept_bytes} of {self.limit_bytes} bytes)"
 
     async def find(
-        self, key: Hashable, compute: Callable[[], Awaitable[Row | Exception]], *, bulk: bool
+        self, key: Hashable, compute: Callable[[], Awaitable[Row | Exception]]
     ) -> tuple[Row | Exception, bool]:
         """Find a row that is kept, wait for one that is computed, or compute it.
 
         Args:
             key: of the caller, the network and the image: see `digest`.
             compute: computes the row. If its caller leaves or is too late, the next one computes.
-            bulk: whether the request is bulk. Interactive requests do not wait for rows of bulk
-                requests.
 
         Returns:
             The row, or the exception that computing it ended with, and whether this call computed
             it.
         """
-        while (kept := self._kept.get(key)) is None and (running := self._running.get((key, bulk))):
+        while (kept := self._kept.get(key)) is None and (running := self._running.get(key)):
             await asyncio.wait([running])
             if not running.cancelled():
                 return running.result(), False
         if kept is not None:
             self._kept.move_to_end(key)
             return kept, False
-        future = self._running[key, bulk] = asyncio.get_running_loop().create_future()
+        future = self._running[key] = asyncio.get_running_loop().create_future()
         try:
             row = await compute()
         except BaseException:
@@ -70,7 +68,7 @@ class Encodings:
                 self._keep(key, row)
             return row, True
         finally:
-            del self._running[key, bulk]
+            del self._running[key]
 
     def _keep(self, key: Hashable, row: Row) -> None:
         copied = tuple(array.copy() for array in row)  # a row is a view of its batch

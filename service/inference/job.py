@@ -35,14 +35,12 @@ class Closed(Exception):
 
 @dataclass(eq=False)
 class Job:
-    """A request in the queue. Its rows are ordered by its position, those of bulk jobs last."""
+    """A request in the queue. Rows are computed by the positions of their jobs."""
 
     position: float = 0.0
     """Rows of jobs with a lower position are computed first: see `Admission.queue`."""
     deadline: float = math.inf
     """When the client stops waiting, in the same seconds."""
-    bulk: bool = False
-    """Whether the job only takes what interactive jobs leave."""
     cost: int = 1
     """The rows that the job needs in all, as far as known when it is admitted."""
     waiting: int = 0
@@ -52,20 +50,14 @@ class Job:
     computed_s: float = 0.0
     """This job's share of the seconds of its batches so far."""
 
-    @property
-    def turn(self) -> tuple[bool, float]:
-        """The job's place in a queue: the least comes first."""
-        return (self.bulk, self.position)
-
 
 class Admission:
     """Decides which jobs may wait, by the rows before them and the rate at which rows are computed.
 
-    Interactive jobs are admitted as if there were no bulk jobs. For one event loop alone.
+    For one event loop alone.
 
     Args:
-        limit: most rows of interactive jobs that wait or are computed; no job may cost more. Bulk
-            jobs may have half as many, or one job alone.
+        limit: most rows of jobs that wait or are computed; no job may cost more.
         turn_rows: a job computes so many rows, then others have their turn.
         clock: monotonic seconds.
     """
@@ -82,7 +74,6 @@ class Admission:
         self._jobs: set[Job] = set()
         self.waiting = 0
         """Rows of admitted jobs without a result."""
-        self._bulk_waiting = 0
         self._rows = self._seconds = 0.0
         self._position = 0.0
         """That of a job which comes now, from a client that has no other."""
@@ -111,7 +102,7 @@ class Admission:
         if not self.waiting:
             self._changed = self._clock()
         job.waiting = job.cost
-        self._add(job, job.cost)
+        self.waiting += job.cost
         self._jobs.add(job)
         self.queue(job)
 
@@ -127,7 +118,7 @@ class Admission:
     def release(self, job: Job) -> None:
         """Take back the rows of a job that are not computed."""
         self._jobs.discard(job)
-        self._add(job, -job.waiting)
+        self.waiting -= job.waiting
         job.waiting = 0
         if all(other.client != job.client for other in self._jobs):
             self._behind.pop(job.client, None)
@@ -140,25 +131,19 @@ class Admission:
         if left_s <= 0:
             raise DeadlineExceeded("the deadline had passed before the request was admitted")
         wait_s = self._rows_before(job) / self.rate if self.rate else 0.0
-        if wait_s >= left_s or not self._has_room(job):
+        if wait_s >= left_s or self.waiting + job.cost > self.limit:
             wait_s = min(wait_s or _UNKNOWN_S, MAX_RETRY_S / _JITTER)
             raise QueueFull(wait_s * random.uniform(1, _JITTER))  # noqa: S311
-
-    def _has_room(self, job: Job) -> bool:
-        if job.bulk:
-            return not self._bulk_waiting or self._bulk_waiting + job.cost <= self.limit // 2
-        return self.waiting - self._bulk_waiting + job.cost <= self.limit
 
     def _rows_before(self, job: Job) -> int:
         """The rows of others that are computed before a job's last one.
 
-        Other jobs have as many turns until then as this one. Interactive jobs wait for no bulk job.
+        Other jobs have as many turns until then as this one.
         """
-        before = self.waiting if job.bulk else self.waiting - self._bulk_waiting
-        if job.cost + before <= self._turn_rows or math.isinf(self._turn_rows):
-            return before
+        if job.cost + self.waiting <= self._turn_rows or math.isinf(self._turn_rows):
+            return self.waiting
         most = math.ceil(job.cost / self._turn_rows) * int(self._turn_rows)
-        return sum(min(other.waiting, most) for other in self._jobs if job.bulk or not other.bulk)
+        return sum(min(other.waiting, most) for other in self._jobs)
 
     def record_completed(self, job: Job, rows: int, seconds: float | None = None) -> None:
         """Count rows of a job as computed.
@@ -179,9 +164,5 @@ class Admission:
     def record_found(self, job: Job, rows: int) -> None:
         """Count rows of a job as done, where nothing had to be computed."""
         done = min(rows, job.waiting)
-        self._add(job, -done)
+        self.waiting -= done
         job.waiting -= done
-
-    def _add(self, job: Job, rows: int) -> None:
-        self.waiting += rows
-        self._bulk_waiting += rows if job.bulk else 0

@@ -26,7 +26,7 @@ from service.errors import Busy
 from service.http.body import ARRIVES_WHOLE
 from service.http.context import Context
 from service.http.keys import KEY_HEADER
-from service.http.middleware import PRIORITY_HEADER, TIMEOUT_HEADER
+from service.http.middleware import TIMEOUT_HEADER
 from service.http.problems import REQUEST_ID
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,6 @@ _HEADERS = {
     KEY_HEADER.lower(),
     REQUEST_ID.lower(),
     TIMEOUT_HEADER.lower(),
-    PRIORITY_HEADER.lower(),
 }
 """The metadata of a call that becomes headers of its request."""
 _TOLD = ("retry-after", REQUEST_ID.lower())

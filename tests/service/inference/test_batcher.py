@@ -594,37 +594,3 @@ async def test_closing_does_not_forget_quick_rows() -> None:
         call = start(batcher, 1)
         assert batcher.close(PATIENCE_S)
         assert [[2]] == await rows_of(call)
-
-
-async def test_bulk_rows_take_what_interactive_rows_leave() -> None:
-    """They come after all others, whatever has arrived first, and in batches of their own."""
-    gate = Gate()
-    async with batching(gate, "a", "b", row_s=0.011) as batcher:
-        calls = [start(batcher, 0, key="a")]
-        await gate.running()
-        calls.append(start(batcher, 1, 2, 3, key="a", job=Job(1.0, bulk=True)))
-        for row, key in ((4, "a"), (5, "b")):
-            calls.append(start(batcher, row, key=key, job=Job(row)))
-        gate.let(2)
-        await gate.running()
-        await gate.running()
-        calls.append(start(batcher, 6, key="a", job=Job(6.0)))
-        gate.let(9)
-        assert [[0], [2, 4, 6], [8], [10], [12]] == await rows_of(*calls)
-    assert [[0], [4], [5], [6], [1, 2], [3]] == gate.batches
-
-
-async def test_an_interactive_row_waits_for_one_short_batch_of_bulk_rows() -> None:
-    """A batch of bulk rows has 25 ms of them, here two of eleven milliseconds; at least one."""
-    gate = Gate()
-    async with batching(gate, row_s=0.011) as batcher:
-        bulk = start(batcher, 1, 2, 3, 4, job=Job(0.0, bulk=True))
-        await gate.running()
-        quick = start(batcher, 5, job=Job(1.0))
-        gate.let(9)
-        await rows_of(bulk, quick)
-    assert [[1, 2], [5], [3, 4]] == gate.batches
-    slow = Gate(is_open=True)
-    async with batching(slow, row_s=1.0) as batcher:
-        await start(batcher, 1, 2, job=Job(0.0, bulk=True))
-    assert [[1], [2]] == slow.batches

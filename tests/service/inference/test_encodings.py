@@ -38,9 +38,9 @@ async def numbers(*found: asyncio.Task[tuple[Row | Exception, bool]]) -> list[tu
 
 
 def find(
-    encodings: Encodings, key: str, compute: Computer, *, bulk: bool = False
+    encodings: Encodings, key: str, compute: Computer
 ) -> asyncio.Task[tuple[Row | Exception, bool]]:
-    return asyncio.ensure_future(encodings.find(key, compute, bulk=bulk))
+    return asyncio.ensure_future(encodings.find(key, compute))
 
 
 async def test_what_is_asked_twice_is_computed_once() -> None:
@@ -87,21 +87,11 @@ async def test_a_failure_is_shared_and_not_kept() -> None:
         await go.wait()
         return ArithmeticError("NaN")
 
-    calls = [asyncio.ensure_future(encodings.find("a", fail, bulk=False)) for _ in range(2)]
+    calls = [asyncio.ensure_future(encodings.find("a", fail)) for _ in range(2)]
     await asyncio.sleep(0)
     go.set()
     assert ["NaN", "NaN"] == [str((await call)[0]) for call in calls]
     assert [(1, True)] == await numbers(find(encodings, "a", Computer()))
-
-
-async def test_interactive_requests_do_not_wait_for_bulk_rows() -> None:
-    """These may come much later."""
-    encodings, slow = Encodings(10_000), Computer(is_open=False)
-    bulk = find(encodings, "a", slow, bulk=True)
-    await asyncio.sleep(0)
-    assert [(1, True)] == await numbers(find(encodings, "a", Computer()))
-    slow.may_go.set()
-    assert [(1, True)] == await numbers(bulk)
 
 
 async def test_kept_rows_cannot_be_changed() -> None:

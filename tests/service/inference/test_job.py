@@ -252,26 +252,3 @@ def test_a_refusal_names_whole_seconds() -> None:
 def test_connections_are_kept_for_those_who_come_back() -> None:
     """A client that waits for Retry-After does not meet a connection that is closing."""
     assert MAX_RETRY_S < KEEP_ALIVE_S
-
-
-def test_bulk_jobs_take_no_room_of_interactive_ones() -> None:
-    """They may have half as many rows in addition, or one job alone."""
-    admission = Admission(8)
-    with admitted(admission, Job(0.0, cost=8, bulk=True)) as bulk:
-        refusal(admission, Job(0.0, cost=1, bulk=True))
-        with admitted(admission, Job(0.0, cost=8)):
-            refusal(admission, Job(0.0, cost=1))
-            assert 16 == admission.waiting
-        admission.record_completed(bulk, 6)
-        with admitted(admission, Job(0.0, cost=2, bulk=True)):
-            refusal(admission, Job(0.0, cost=1, bulk=True))
-
-
-def test_an_interactive_job_does_not_wait_for_bulk_rows() -> None:
-    """So a deadline that it can keep is not refused; the bulk job waits for all others."""
-    admission = Admission(100, clock=Clock())
-    with admitted(admission, Job(0.0, cost=1)) as job:
-        admission.record_completed(job, 1, 1.0)
-    bulk, quick = Job(0.0, cost=50, bulk=True), Job(0.0, deadline=5.0, cost=10)
-    with admitted(admission, bulk), admitted(admission, quick):
-        refusal(admission, Job(0.0, deadline=59.0, cost=1, bulk=True))
