@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, Self
@@ -18,7 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
 from model.runtime import CpuPrecision, Device
-from model.runtime.cuda import ArenaGrowth, ConvSearch, CudaOptions, Precision
+from model.runtime.cuda import CudaOptions, Precision
 
 _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
@@ -26,8 +25,6 @@ _FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
 
 _FRAME_ANCESTOR = re.compile(r"\*|https?://(\*\.)?[A-Za-z0-9.-]+(:\d+)?")
 """An origin in a content security policy."""
-
-_CUDA_OPTIONS = tuple(option.name for option in fields(CudaOptions))
 
 
 class SettingsError(Exception):
@@ -55,17 +52,11 @@ class Settings(BaseSettings):
     device: Device = "auto"
     threads: int = Field(0, ge=0)
     cpu_precision: CpuPrecision = "float32"
-    cuda_device_id: int = Field(0, ge=0)
     cuda_precision: Precision = "float32"
     cuda_tf32: bool = False
-    cuda_graphs: bool = True
-    cuda_conv_search: ConvSearch = "heuristic"
-    cuda_arena_growth: ArenaGrowth = "as-requested"
-    cuda_memory_limit_bytes: int = Field(0, ge=0)
     bundles: Path = Path(model.__file__).parent / "bundles"
     models: tuple[str, ...] = ()
     default_model: str = "mnist"
-    bundle_memory_bytes: int = Field(2_000_000_000, ge=1)
     bundle_timeout_s: float = Field(60, gt=0)
     max_body_bytes: int = Field(20_000_000, ge=1)
     max_pixels: int = Field(25_000_000, ge=1)
@@ -80,8 +71,6 @@ class Settings(BaseSettings):
     request_timeout_s: float = Field(30, gt=0)
     inference_timeout_s: float = Field(60, gt=0)
     heartbeat_timeout_s: float = Field(10, ge=2)
-    startup_timeout_s: float = Field(120, gt=0)
-    unready_timeout_s: float = Field(300, gt=0)
     drain_grace_s: float = Field(2, ge=0)
     drain_timeout_s: int = Field(30, ge=1)
     api_keys: tuple[SecretStr, ...] = ()
@@ -120,7 +109,7 @@ class Settings(BaseSettings):
     @property
     def cuda(self) -> CudaOptions:
         """The settings of CUDA alone."""
-        return CudaOptions(**{name: getattr(self, f"cuda_{name}") for name in _CUDA_OPTIONS})
+        return CudaOptions(precision=self.cuda_precision, tf32=self.cuda_tf32)
 
     @classmethod
     def from_environment(cls) -> Self:

@@ -51,7 +51,7 @@ class DeviceLostError(Exception):
 
 @dataclass(frozen=True)
 class CudaOptions:
-    """Options of CUDA. Each field is a setting of the service: see docs/reference/settings.md."""
+    """Options of CUDA. `precision` and `tf32` are settings of the service."""
 
     device_id: int = 0
     precision: Precision = "float32"

@@ -35,6 +35,8 @@ SOUND = "sound"
 _MAX_REASON_BYTES = 2_000
 _VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TZ")
 """The environment variables that the process gets: without them, Python may not start."""
+MEMORY_BYTES = 2_000_000_000
+"""The memory that opening one bundle may take."""
 _WALL = 5
 _AT_ONCE = 2
 """So many candidates are opened at once."""
@@ -51,7 +53,7 @@ class Limits(NamedTuple):
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """The limits of the settings."""
-        return cls(settings.bundle_memory_bytes, settings.bundle_timeout_s)
+        return cls(MEMORY_BYTES, settings.bundle_timeout_s)
 
 
 def refuse_candidates(folders: Sequence[Path], limits: Limits) -> dict[Path, str]:

@@ -25,8 +25,6 @@ class Options(NamedTuple):
     workers: int
     log_format: Literal["text", "json"]
     heartbeat_timeout_s: float
-    startup_timeout_s: float
-    unready_timeout_s: float
     drain_grace_s: float
     drain_timeout_s: float
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+STARTUP_TIMEOUT_S = 120.0
+"""A worker may take this long to report that it runs, before it loads bundles."""
+UNREADY_TIMEOUT_S = 300.0
+"""The service ends if no worker is ready for this long, at the start or later."""
 _TICK_S = 0.5
 """uvicorn calls `keep_subprocess_alive` once in this many seconds."""
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.1, 30.0
@@ -119,8 +123,8 @@ class Supervisor(multiprocess.Multiprocess):
     """uvicorn's supervisor with growing waits, start-up limits and a drain.
 
     SIGTERM drains the workers; SIGHUP has them reload the bundles. One that hangs is killed and one
-    that ends is replaced. The service fails only if no worker can start, or none was ready for the
-    time of the settings, which is the same at the start and later.
+    that ends is replaced. The service fails only if no worker can start, or none was ready for
+    UNREADY_TIMEOUT_S, which is the same at the start and later.
 
     Raises:
         OSError: the port, or that of gRPC, cannot be opened.
@@ -188,8 +192,8 @@ class Supervisor(multiprocess.Multiprocess):
             self._unready_s, self._was_ready = 0.0, True
             return
         self._unready_s += _TICK_S
-        if self._unready_s > self._options.unready_timeout_s:
-            self._fail(f"no worker was ready for {self._options.unready_timeout_s:g} s")
+        if self._unready_s > UNREADY_TIMEOUT_S:
+            self._fail(f"no worker was ready for {UNREADY_TIMEOUT_S:g} s")
 
     def _watch(self, slot: int) -> None:
         process = self.processes[slot]
@@ -210,8 +214,8 @@ class Supervisor(multiprocess.Multiprocess):
 
     def _kill_if_hung(self, process: Process) -> None:
         """Kill a worker that hangs."""
-        options = self._options
-        limit_s = options.heartbeat_timeout_s if process.has_ponged else options.startup_timeout_s
+        heartbeat_s = self._options.heartbeat_timeout_s
+        limit_s = heartbeat_s if process.has_ponged else STARTUP_TIMEOUT_S
         if process.silent_s > limit_s and not process.was_killed:
             process.was_killed = True
             process.reason = f"it has said nothing for {limit_s:g} s"

@@ -55,13 +55,8 @@ def test_an_empty_environment_gives_the_defaults(read: Read) -> None:
         ("CAPSNET_ALLOWED_HOSTS", '["a.example"]', "allowed_hosts", ("a.example",)),
         ("CAPSNET_CORS_ORIGINS", '["https://a.example"]', "cors_origins", ("https://a.example",)),
         ("CAPSNET_FRAME_ANCESTORS", '["https://*.a.b:1"]', "frame_ancestors", ("https://*.a.b:1",)),
-        ("CAPSNET_CUDA_DEVICE_ID", "1", "cuda_device_id", 1),
         ("CAPSNET_CUDA_PRECISION", "half", "cuda_precision", "half"),
         ("CAPSNET_CUDA_TF32", "true", "cuda_tf32", True),
-        ("CAPSNET_CUDA_GRAPHS", "0", "cuda_graphs", False),
-        ("CAPSNET_CUDA_CONV_SEARCH", "exhaustive", "cuda_conv_search", "exhaustive"),
-        ("CAPSNET_CUDA_ARENA_GROWTH", "power-of-two", "cuda_arena_growth", "power-of-two"),
-        ("CAPSNET_CUDA_MEMORY_LIMIT_BYTES", "1000", "cuda_memory_limit_bytes", 1000),
     ],
 )
 def test_a_variable_sets_its_field(
@@ -95,8 +90,6 @@ def test_variables_of_training_and_client_are_tolerated(name: str, read: Read) -
         ("CAPSNET_DECODE_PROCESSES", "1"),
         ("CAPSNET_CUDA_PRECISION", "int8"),
         ("CAPSNET_HOST", ""),
-        ("CAPSNET_CUDA_CONV_SEARCH", "quick"),
-        ("CAPSNET_CUDA_MEMORY_LIMIT_BYTES", "-1"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(variable: str, value: str, read: Read) -> None:
@@ -124,12 +117,10 @@ def test_a_wrong_value_is_refused_with_what_would_be_right(
 
 
 def test_settings_of_cuda_are_gathered(read: Read) -> None:
-    """Every option of CUDA has its setting; what is not set has the options' own default."""
+    """What is not set has the options' own default."""
     assert CudaOptions() == read().cuda
-    expected = CudaOptions(device_id=1, precision="half", tf32=True)
-    variables = {"DEVICE_ID": "1", "PRECISION": "half", "TF32": "1"}
-    actual = read(**{f"CAPSNET_CUDA_{name}": value for name, value in variables.items()}).cuda
-    assert expected == actual
+    expected = CudaOptions(precision="half", tf32=True)
+    assert expected == read(CAPSNET_CUDA_PRECISION="half", CAPSNET_CUDA_TF32="1").cuda
 
 
 def test_settings_cannot_be_changed(settings: Settings) -> None:

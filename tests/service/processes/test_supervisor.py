@@ -18,8 +18,6 @@ OPTIONS = Options(
     workers=1,
     log_format="text",
     heartbeat_timeout_s=1.0,
-    startup_timeout_s=1.0,
-    unready_timeout_s=1.0,
     drain_grace_s=1.0,
     drain_timeout_s=1.0,
 )
@@ -31,7 +29,8 @@ def test_a_worker_may_load_for_the_same_time_at_the_start_and_later(
 ) -> None:
     """The service ends once no worker was ready for that time, which passes twice a second."""
     monkeypatch.setattr("signal.signal", lambda *_: None)  # the handlers of tests stay
-    supervisor = Supervisor(OPTIONS._replace(unready_timeout_s=4.0), tmp_path)
+    monkeypatch.setattr("service.processes.supervisor.UNREADY_TIMEOUT_S", 4.0)
+    supervisor = Supervisor(OPTIONS, tmp_path)
     worker = Process(supervisor.config, supervisor.sockets, 0)
     worker.failures, worker.ended_at = 600, time.monotonic()  # the next one starts in 30 s
     supervisor.processes.append(worker)
