@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from service.budget import Budget
+from service.budget import Budget, RateLimit
 from service.drawing import open_pool
-from service.http.rate import RateLimit
 from service.inference.bundles import trim_memory
 from service.inference.engine import Engine
 from service.inference.job import Admission, Closed

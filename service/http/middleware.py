@@ -18,9 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.errors import MalformedRequest
 from service.http.body import Body
 from service.http.context import Context
-from service.http.keys import KEY_HEADER
+from service.http.keys import KEY_HEADER, Sites
 from service.http.problems import PROBES, REQUEST_ID, respond
-from service.http.sites import Sites
 from service.telemetry import logs, timings
 from service.telemetry.tracing import hide_target
 

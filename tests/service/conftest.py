@@ -38,20 +38,9 @@ collect_ignore = [
 _EXPORTED = frozenset(
     {
         "test_a_bundle_without_a_rule_says_so",
-        "test_dimensions_are_those_of_the_model",
-        "test_every_channel_is_moved",
         "test_health_is_shown_in_numbers_and_drawn",
-        "test_heat_maps_add_up_alike",
-        "test_models_say_who_offers_them",
-        "test_neighbours_are_drawn",
         "test_one_bundle_is_shown_whole",
-        "test_reconstructions_are_in_colour",
-        "test_routing_is_on_a_grid_that_is_no_square",
-        "test_sweeps_are_in_colour",
         "test_the_loaded_bundles_are_listed",
-        "test_the_network_sees_the_middle_in_colour",
-        "test_there_are_no_more_than_classes",
-        "test_what_a_bundle_does_not_have_is_told",
     }
 )
 """Tests of sizes and facts that only the bundles have which torch exports."""

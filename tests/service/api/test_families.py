@@ -136,70 +136,12 @@ def test_a_network_without_poses_can_be_moved(families: TestClient, digits: list
     assert 900 == drawing_of("/equivariance", families, digits[7], model="tiny-baseline").width
 
 
-@pytest.mark.parametrize("family", CAPSULES)
-def test_routing_is_on_the_grid_of_the_family(
-    family: str, families: TestClient, family_bundles: Path, digits: list[bytes]
-) -> None:
-    """Iterations, types, rows and columns are those of the layer that feeds the classes."""
-    layer = Bundle.open(family_bundles / f"tiny-{family}").manifest.layers[-1]
-    answer = ask(families, "/routing", family, digits[7])
-    (prediction,) = ask(families, "/classify", family, digits[7])["predictions"]
-    shape = (layer.iterations, 10, layer.rows, layer.columns)
-    grid, types = (np.array(answer["heat_maps"][name]) for name in ("grid", "types"))
-    assert (shape, (*shape[:2], layer.types)) == (grid.shape, types.shape)
-    assert np.allclose(grid.sum(axis=(2, 3)), types.sum(axis=2), atol=1e-4)
-    assert list(shape[2:]) == [answer["rows"], answer["columns"]]
-    last = answer["iterations"][-1]
-    assert prediction["lengths"] == pytest.approx(last["lengths"], abs=1e-5)
-    assert prediction["label"] == answer["label"]
-    are_shares = np.allclose(1, np.sum(last["couplings"], axis=0), atol=1e-3)
-    assert are_shares == (last["entropy"] is not None)
-
-
-def test_matrix_capsules_show_their_hidden_layers(
-    families: TestClient, family_bundles: Path, digits: list[bytes]
-) -> None:
-    """Names, activations and assignments by iteration are those of the routing graph."""
-    bundle = Bundle.open(family_bundles / "tiny-matrix")
-    image = scale(np.asarray(Image.open(io.BytesIO(digits[7])))[None, None])
-    hidden = Runtime(bundle, device="cpu", threads=1).trace(image).hidden
-    layers = ask(families, "/routing", "matrix", digits[7])["layers"]
-    assert [layer.name for layer in bundle.manifest.layers[:-1]] == [one["name"] for one in layers]
-    for layer in layers:
-        expected = hidden[layer["name"]]
-        for step, found in enumerate(layer["iterations"]):
-            maps = expected.presence[0, step]
-            assert np.allclose(maps, found["maps"], atol=1e-5)
-            assert np.allclose(maps.mean(axis=(1, 2)), found["activations"], atol=1e-5)
-            assert np.allclose(expected.couplings[0, step], found["assignments"], atol=1e-5)
-
-
 def test_maps_of_hidden_layers_are_detail(families: TestClient, digits: list[bytes]) -> None:
     """Without it their means and assignments stay; other families have no hidden layers."""
     for layer in ask(families, "/routing", "matrix", digits[7], detail=False)["layers"]:
         for iteration in layer["iterations"]:
             assert {"activations", "assignments"} == iteration.keys()
     assert [] == ask(families, "/routing", "attention", digits[7])["layers"]
-
-
-def test_votes_of_matrix_capsules_weigh_by_activation(
-    families: TestClient, family_bundles: Path, digits: list[bytes]
-) -> None:
-    """A capsule that is not active supports nothing, however it is assigned."""
-    bundle = Bundle.open(family_bundles / "tiny-matrix")
-    image = scale(np.asarray(Image.open(io.BytesIO(digits[7])))[None, None])
-    classes = Runtime(bundle, device="cpu", threads=1).trace(image).classes
-    answer = ask(families, "/routing", "matrix", digits[7])
-    expected = classes.couplings[0, -1, answer["label"]] * classes.input_presence[0]
-    assert np.allclose(expected, answer["votes"]["couplings"], atol=1e-5)
-
-
-@pytest.mark.parametrize("family", CAPSULES)
-def test_routing_is_drawn(family: str, families: TestClient, digits: list[bytes]) -> None:
-    """The PNG has a row of panels for the classes, and one for each hidden layer."""
-    drawn = drawing_of("/routing", families, digits[7], model=f"tiny-{family}", scale=8)
-    rows = 3 if family == "matrix" else 1
-    assert rows * 200 < drawn.height < (rows + 1) * 200 + 150
 
 
 def side_by_side(*digits: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.errors import MalformedRequest, TooLarge
-from service.http.form import read_form
+from service.http.uploads import read_form
 
 TYPE = "multipart/form-data; boundary=edge"
 

@@ -12,8 +12,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.api.v2.messages import SERVICE, messages
+from service.budget import MAX_CALLERS, RateLimit
 from service.errors import RateLimited
-from service.http.rate import MAX_CALLERS, RateLimit
 from service.inference import price
 from service.pictures import SAMPLES
 from service.settings import Settings
@@ -98,15 +98,6 @@ def test_a_request_without_rows_costs_one(limit: RateLimit) -> None:
         limit.spend("a", 0, paid=1)
     with pytest.raises(RateLimited):
         limit.spend("a", 1)
-
-
-def test_requests_at_once_are_not_taken_together(limit: RateLimit) -> None:
-    """All have paid for one row; the first to ask for the rest leaves nothing to the second."""
-    limit.spend("a", 1)
-    limit.spend("a", 1)
-    limit.spend("a", 10, paid=1)
-    with pytest.raises(RateLimited):
-        limit.spend("a", 10, paid=1)
 
 
 def test_callers_that_were_silent_longest_are_forgotten(limit: RateLimit) -> None:
@@ -206,13 +197,6 @@ def test_without_keys_an_address_is_limited(settings: Settings) -> None:
             client.get(path).status_code for path in ("/models", "/nowhere", "/readyz")
         ]
         assert 200 == other.get("/models").status_code
-
-
-def test_files_that_are_no_pictures_cost_a_row(settings: Settings) -> None:
-    """Nobody may send them without end."""
-    with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=2) as client:
-        statuses = [client.post("/classify", files={"file": b"text"}).status_code for _ in "123"]
-        assert [415, 415, 429] == statuses
 
 
 def test_each_file_that_is_no_picture_costs_a_row(settings: Settings) -> None:

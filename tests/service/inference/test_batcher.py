@@ -77,18 +77,6 @@ async def test_a_job_s_later_rows_come_before_those_of_later_jobs(keys: tuple[st
     assert [[1], [4, 5], [2, 3]] == gate.batches
 
 
-async def test_a_call_that_is_split_gives_way_to_an_earlier_job() -> None:
-    """Its own rows stay in order."""
-    gate = Gate()
-    async with batching(gate, max_rows=2) as batcher:
-        large = start(batcher, 1, 2, 3, 4, job=Job(2.0))
-        await gate.running()
-        early = start(batcher, 5, job=Job(1.0))
-        gate.let(9)
-        assert [[2, 4, 6, 8], [10]] == await rows_of(large, early)
-    assert [[1, 2], [5, 3], [4]] == gate.batches
-
-
 async def test_rows_of_a_caller_that_left_are_not_computed() -> None:
     """What is not yet in a batch is dropped, and its neighbours are answered."""
     gate = Gate()
@@ -140,14 +128,6 @@ async def test_a_bad_row_leaves_the_others_of_its_caller(row_s: float) -> None:
         ((*before, error, last),) = await rows_of(start(batcher, 1, 2, 3, 4, 5, "poison", 7))
     assert [2, 4, 6, 8, 10, 14] == [*before, last]
     assert isinstance(error, ValueError)
-
-
-async def test_results_that_do_not_match_the_rows_are_errors() -> None:
-    """A function that loses one does not shift the others."""
-    gate = Gate(lambda rows: rows[1:], is_open=True)
-    async with batching(gate) as batcher:
-        (results,) = await rows_of(start(batcher, 1, 2))
-    assert ["1 rows got 0 results"] * 2 == [str(error) for error in results]
 
 
 async def measured(batcher: Batcher, gate: Gate, clock: Clock, seconds: float) -> None:
@@ -208,25 +188,6 @@ async def test_one_slow_batch_does_not_keep_all_out() -> None:
     assert [DeadlineExceeded] * 3 + [Results] * 2 == outcomes
 
 
-async def test_a_slow_queue_expires_no_rows_of_another() -> None:
-    """Each queue is expected to take what its own last batch took."""
-    gate, clock = Gate(), Clock()
-    async with batching(gate, "q", "other", clock=clock) as batcher:
-        await measured(batcher, gate, clock, 10.0)
-        gate.let()
-        job = Job(clock.now, deadline=clock.now + 1.0)
-        assert [[2]] == await rows_of(start(batcher, 1, key="other", job=job))
-
-
-async def test_a_deadline_that_is_just_met_is_enough() -> None:
-    """An answer at the deadline is in time."""
-    gate, clock = Gate(), Clock()
-    async with batching(gate, clock=clock) as batcher:
-        await measured(batcher, gate, clock, 1.0)
-        gate.let()
-        assert [[2]] == await rows_of(start(batcher, 1, job=Job(1.0, deadline=2.0)))
-
-
 async def test_few_rows_are_expected_to_take_less_than_the_last_batch() -> None:
     """After a full batch, a lone request of little time is computed on an idle service."""
     gate, clock = Gate(), Clock()
@@ -250,22 +211,6 @@ async def test_a_batch_has_as_many_rows_as_may_take_its_time() -> None:
         await call
         assert [[10, 12, 14, 16]] == await rows_of(start(batcher, 5, 6, 7, 8))
     assert [[1, 2, 3, 4], [5, 6, 7], [8]] == gate.batches
-
-
-async def test_a_row_is_dropped_if_its_whole_batch_would_end_too_late() -> None:
-    """The rows next to it take their time too; without it, they are computed sooner."""
-    gate, clock = Gate(), Clock()
-    async with batching(gate, max_rows=4, clock=clock) as batcher:
-        call = start(batcher, 1, 2, 3, 4)
-        await gate.running()
-        clock.now = 0.08
-        gate.let(2)
-        await call
-        hasty = start(batcher, 5, job=Job(0.08, deadline=0.13))
-        others = start(batcher, 6, 7, 8, job=Job(0.09, deadline=1.0))
-        with pytest.raises(DeadlineExceeded):
-            await hasty
-        assert [[12, 14, 16]] == await rows_of(others)
 
 
 async def test_results_say_how_long_they_waited_and_were_computed() -> None:
@@ -386,40 +331,6 @@ async def test_a_batch_that_cannot_be_counted_ends_nothing(
     assert 2 == caplog.text.count("a batch was not counted")
 
 
-async def test_a_thread_that_cannot_form_a_batch_is_told() -> None:
-    """Each caller that waits for one is answered."""
-    told: list[Exception] = []
-    here = threading.get_ident()
-
-    def clock() -> float:
-        if threading.get_ident() != here:
-            raise OverflowError
-        return 0.0
-
-    async with batching(Gate(), clock=clock, on_lost=told.append) as batcher:
-        with pytest.raises(Closed):
-            await start(batcher, 1)
-    assert [OverflowError] == [type(error) for error in told]
-
-
-def test_a_caller_whose_loop_has_ended_harms_nobody() -> None:
-    """The next loop is answered by the same batcher."""
-    gate = Gate()
-    batcher = Batcher({"q": Queue(gate, 4)})
-
-    async def leave() -> None:
-        start(batcher, 1)
-        await gate.running()
-
-    async def stay() -> list[list[Any]]:
-        return await rows_of(start(batcher, 2))
-
-    asyncio.run(leave())
-    gate.let(2)
-    assert [[4]] == asyncio.run(stay())
-    assert batcher.close(PATIENCE_S)
-
-
 @pytest.mark.parametrize("row_s", [1.0, 0.0], ids=["on the thread", "on the loop"])
 async def test_nothing_outlives_its_use(row_s: float) -> None:
     """Rows go with their results, and the function goes with the batcher, without a collector."""
@@ -441,17 +352,6 @@ async def test_nothing_outlives_its_use(row_s: float) -> None:
         assert [None, None, None] == [reference() for reference in left]
     finally:
         gc.enable()
-
-
-async def test_preparations_are_made_on_the_thread_that_works() -> None:
-    """Before the constructor returns."""
-    prepared: list[int] = []
-    gate = Gate(is_open=True)
-    async with batching(gate, warm_up=lambda: prepared.append(threading.get_ident())) as batcher:
-        assert 1 == len(prepared)
-        await start(batcher, 1)
-    assert gate.threads == set(prepared)
-    assert threading.get_ident() not in prepared
 
 
 async def test_what_the_preparations_raise_is_raised_by_the_constructor() -> None:
@@ -526,34 +426,6 @@ async def test_a_quick_caller_waits_while_the_thread_computes() -> None:
     assert [[1, 2], [3]] == gate.batches
 
 
-async def test_a_quick_call_keeps_to_the_largest_batch() -> None:
-    """The thread computes the rest."""
-    async with quick() as (batcher, gate):
-        assert [[2 * row for row in range(10)]] == await rows_of(start(batcher, *range(10)))
-    assert [4, 4, 2] == [len(batch) for batch in gate.batches]
-
-
-async def test_a_quick_caller_that_leaves_before_its_turn_computes_nothing() -> None:
-    """And the next is alone, as if it had never been there."""
-    async with quick() as (batcher, gate):
-        leaver = asyncio.create_task(batcher.submit("q", [1], Job(0.0)))
-        await asyncio.sleep(0)
-        leaver.cancel()
-        await asyncio.wait([leaver])
-        assert [[4]] == await rows_of(start(batcher, 2))
-    assert [[2]] == gate.batches
-    assert {threading.get_ident()} == gate.threads
-
-
-async def test_a_quick_row_that_would_be_late_is_not_computed() -> None:
-    """The loop has no more time than the thread."""
-    clock = Clock()
-    async with quick(clock=clock) as (batcher, gate):
-        with pytest.raises(DeadlineExceeded):
-            await start(batcher, 1, job=Job(0.0, deadline=-1.0))
-    assert [] == gate.batches
-
-
 async def test_the_thread_does_not_compute_beside_the_loop() -> None:
     """Not even at the end, when it is woken while the loop is inside."""
     steps: list[str] = []
@@ -570,27 +442,3 @@ async def test_the_thread_does_not_compute_beside_the_loop() -> None:
     assert [list(range(6))] == await rows_of(start(batcher, *range(6)))
     assert batcher.close(PATIENCE_S)
     assert ["begun", "ended"] * 2 == steps
-
-
-async def test_the_thread_ends_after_the_last_batch_on_the_loop() -> None:
-    """It is stopped while the loop is inside, and is woken again when that is over."""
-    ended: list[bool] = []
-
-    def run(rows: list[Any]) -> list[Any]:
-        closer.start()
-        closer.join(0.05)  # until the inference thread has seen that it must wait
-        return rows
-
-    batcher = Batcher({"q": Queue(run, 4, row_s=lambda: 0.0)})
-    closer = threading.Thread(target=lambda: ended.append(batcher.close(PATIENCE_S)))
-    assert [[1]] == await rows_of(start(batcher, 1))
-    await asyncio.to_thread(closer.join)
-    assert [True] == ended
-
-
-async def test_closing_does_not_forget_quick_rows() -> None:
-    """Those that were accepted in this turn of the loop are computed."""
-    async with quick() as (batcher, _):
-        call = start(batcher, 1)
-        assert batcher.close(PATIENCE_S)
-        assert [[2]] == await rows_of(call)

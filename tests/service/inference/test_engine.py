@@ -5,7 +5,6 @@ import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +14,7 @@ from model.preprocess import Floats
 from model.runtime import DeviceError, DeviceLostError, Encoding, Runtime
 from service.errors import Problem
 from service.inference.engine import Engine, open_engine
-from service.inference.job import Closed, DeadlineExceeded, Job
-from service.telemetry.timings import collect
+from service.inference.job import Closed
 from tests.service.inference.asking import ask
 from tests.service.inference.gates import PATIENCE_S, Gate
 
@@ -72,60 +70,6 @@ def engine(watched: Watched) -> Iterator[Engine]:
 def images() -> Floats:
     """Noise, (10, 1, 28, 28)."""
     return np.random.default_rng(0).random((10, 1, 28, 28), np.float32)
-
-
-async def test_images_are_encoded_as_the_runtime_does(
-    engine: Engine, runtime: Runtime, images: Floats
-) -> None:
-    """In their places, also where they fill several batches."""
-    order = [place % 7 for place in range(75)]
-    encodings = await ask(engine).encode([images[place] for place in order])
-    presence, poses = runtime.encode(images)
-    assert 75 == len(encodings)
-    for place, encoding in zip(order, encodings, strict=True):
-        assert isinstance(encoding, Encoding)
-        np.testing.assert_allclose(encoding.presence, presence[place], atol=1e-5)
-        np.testing.assert_allclose(encoding.poses, poses[place], atol=1e-5)
-
-
-async def test_poses_are_decoded_each_for_its_class(
-    engine: Engine, runtime: Runtime, images: Floats
-) -> None:
-    """As the runtime does, (M, C, H, W)."""
-    poses, classes = runtime.encode(images).poses[3], np.arange(10)
-    decoded = await ask(engine).decode(poses, classes)
-    np.testing.assert_allclose(decoded, runtime.decode(poses, classes), atol=1e-5)
-
-
-@pytest.mark.parametrize("family", ["dynamic", "matrix"])
-async def test_routing_is_traced_as_the_runtime_does(
-    family_bundles: Path, images: Floats, family: str
-) -> None:
-    """Of one image, with every layer of capsules."""
-    runtime = Runtime(Bundle.open(family_bundles / f"tiny-{family}"), device="cpu", threads=1)
-    manifest = runtime.bundle.manifest
-    engine = open_engine({manifest.name: runtime})
-    expected = runtime.trace(images[:1])
-    actual = await ask(engine, model=manifest.name).trace(images[0])
-    assert engine.close(PATIENCE_S)
-    assert expected.hidden.keys() == actual.hidden.keys()
-    assert (family == "matrix") == bool(actual.hidden)
-    layers = [expected.classes, *expected.hidden.values()]
-    for one, other in zip(layers, [actual.classes, *actual.hidden.values()], strict=True):
-        for array, traced in zip(one, other, strict=True):
-            np.testing.assert_allclose(traced, array[0], atol=1e-5)
-
-
-async def test_callers_share_a_batch_and_get_their_own(
-    engine: Engine, watched: Watched, runtime: Runtime, images: Floats
-) -> None:
-    """A hundred calls at once are answered as the network answers them one by one."""
-    calls = (ask(engine).encode([images[place % 10]]) for place in range(100))
-    presence = runtime.encode(images).presence
-    for place, (encoding,) in enumerate(await asyncio.gather(*calls)):
-        assert isinstance(encoding, Encoding)
-        np.testing.assert_allclose(encoding.presence, presence[place % 10], atol=1e-5)
-    assert len(watched.gate.batches) < 10
 
 
 async def test_the_loop_is_free_while_a_network_works(bundle_path: Path, images: Floats) -> None:
@@ -184,26 +128,6 @@ async def test_a_lost_device_ends_the_engine(watched: Watched, images: Floats) -
     assert ["the device fell off"] == [str(error) for error in told]
 
 
-async def test_times_are_noted_for_the_request(engine: Engine, images: Floats) -> None:
-    """Of a call that was too late, the time in the queue alone."""
-    seconds = collect()
-    await ask(engine).encode(images)
-    assert {"queue", "compute"} == seconds.keys()
-    seconds = collect()
-    with pytest.raises(DeadlineExceeded):
-        await ask(engine, Job(0.0, deadline=0.0)).encode(images)
-    assert {"queue"} == seconds.keys()
-
-
-async def test_batches_are_reported_with_their_graph(runtime: Runtime, images: Floats) -> None:
-    """By bundle, for metrics."""
-    reports: list[Any] = []
-    engine = open_engine({"mnist": runtime}, on_batch=reports.append)
-    await ask(engine).encode(images[:2])
-    assert engine.close(PATIENCE_S)
-    assert [(("mnist", "encode"), 2, 0)] == [(one.key, one.rows, one.padding) for one in reports]
-
-
 class Broken(Runtime):
     """Its device works only until it is warmed up."""
 
@@ -247,9 +171,3 @@ async def test_threads_suit_the_device_that_is_left_after_the_warm_up(
     await ask(engine).encode(images[:1])
     assert engine.close(PATIENCE_S)
     assert threading.get_ident() == runtime.thread
-
-
-def test_the_engine_names_what_it_holds(engine: Engine) -> None:
-    """Its repr is what the log says at start."""
-    assert "mnist" in repr(engine)
-    assert "CPUExecutionProvider" in repr(engine)

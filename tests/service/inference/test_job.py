@@ -68,18 +68,6 @@ def test_a_job_larger_than_the_limit_is_not_admitted(admission: Admission, cost:
         assert 4 == admission.waiting
 
 
-def test_a_job_of_many_steps_counts_all_of_them() -> None:
-    """Sixty sweeps of 64 steps do not pile up where 64 rows may wait."""
-    admission = Admission(64)
-    with admitted(admission, Job(0.0, cost=64)) as first:
-        for _ in range(60):
-            refusal(admission, Job(0.0, cost=64))
-        admission.record_completed(first, 1)
-        refusal(admission, Job(0.0, cost=64))
-        with admitted(admission, Job(0.0, cost=1)):
-            assert 64 == admission.waiting
-
-
 @pytest.mark.parametrize("computed", [0, 1, 3])
 def test_a_job_that_fails_gives_its_places_back(admission: Admission, computed: int) -> None:
     """However many of its rows were computed."""
@@ -114,25 +102,6 @@ def test_the_rate_is_measured_while_rows_wait(measured: Admission, clock: Clock)
     assert pytest.approx(2.0) == measured.rate
 
 
-def test_the_rate_follows_what_is_measured_last(measured: Admission, clock: Clock) -> None:
-    """A service that became ten times slower says so."""
-    for _ in range(200):
-        with admitted(measured, Job(0.0, cost=4)) as job:
-            clock.now += 20
-            measured.record_completed(job, 4)
-    assert pytest.approx(0.2, rel=0.05) == measured.rate
-
-
-def test_each_result_weighs_a_little_more_than_the_one_before(
-    measured: Admission, clock: Clock
-) -> None:
-    """Four rows in 2 s count 98 % next to four in 20 s."""
-    with admitted(measured, Job(0.0, cost=4)) as job:
-        clock.now += 20
-        measured.record_completed(job, 4)
-    assert pytest.approx((0.98 * 4 + 4) / (0.98 * 2 + 20)) == measured.rate
-
-
 @pytest.mark.parametrize(
     ("left_s", "fits"), [(1.4, False), (1.5, False), (1.6, True), (math.inf, True)]
 )
@@ -161,13 +130,6 @@ def test_an_empty_queue_admits_what_has_time_left(
         with pytest.raises(DeadlineExceeded):
             measured.admit(job)
     assert int(fits) == measured.waiting
-
-
-def test_only_seconds_of_computing_count_where_they_are_known(measured: Admission) -> None:
-    """Not those in which files were decoded, whose rows waited too."""
-    with admitted(measured, Job(0.0, cost=4)) as job:
-        measured.record_completed(job, 4, 2.0)
-    assert pytest.approx(2.0) == measured.rate
 
 
 @pytest.mark.parametrize(
@@ -218,12 +180,6 @@ def test_no_job_waits_for_others_without_end() -> None:
     assert late.position < last.position
 
 
-def test_nobody_is_refused_for_a_rate_that_is_not_known(admission: Admission) -> None:
-    """Until the first result."""
-    with admitted(admission, Job(0.0, cost=3)), admitted(admission, Job(0.0, deadline=0.001)):
-        assert 4 == admission.waiting
-
-
 @pytest.mark.parametrize(
     ("rows_per_s", "shortest_s", "longest_s"),
     [(2.0, 2.0, 3.0), (0.01, MAX_RETRY_S / 1.5, MAX_RETRY_S), (0.0, 1.0, 1.5)],
@@ -242,11 +198,6 @@ def test_refused_callers_come_back_one_after_the_other(
         waits = {refusal(admission, Job(0.0)).retry_after_s for _ in range(100)}
     assert shortest_s <= min(waits) < max(waits) <= longest_s
     assert 50 < len(waits)
-
-
-def test_a_refusal_names_whole_seconds() -> None:
-    """Rounded up: a client that comes back then is not too early."""
-    assert "the queue is full; try again in 2 s" == str(QueueFull(1.2))
 
 
 def test_connections_are_kept_for_those_who_come_back() -> None:

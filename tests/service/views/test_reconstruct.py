@@ -38,25 +38,6 @@ def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[byte
     assert "mnist" == answer["model"]
 
 
-@pytest.mark.parametrize("digit", [0, 4, 7])
-def test_the_longest_capsule_is_drawn(
-    digit: int, client: TestClient, digits: list[bytes], runtime: Runtime, pixels: Pixels
-) -> None:
-    """By default the picture is the decoder's, of the longest capsule's pose."""
-    label, image = drawn(runtime, digits[digit])
-    answer = reconstruct(client, digits[digit])
-    assert label == answer["label"]
-    assert np.abs(image * 255 - pixels(answer["reconstruction"])).max() <= 0.51
-
-
-def test_label_and_length_are_those_of_classify(client: TestClient, digits: list[bytes]) -> None:
-    """Both routes say the same of one picture."""
-    prediction = client.post("/classify", files={"file": digits[7]}).json()["predictions"][0]
-    answer = reconstruct(client, digits[7])
-    for name in ("label", "class_name", "length", "fit"):
-        assert prediction[name] == answer[name]
-
-
 @pytest.mark.parametrize("target", [0, 5, 9])
 def test_another_class_can_be_drawn(
     target: int, client: TestClient, digits: list[bytes], runtime: Runtime, pixels: Pixels
@@ -68,22 +49,6 @@ def test_another_class_can_be_drawn(
     expected = (target, str(target), lengths["lengths"][target])
     assert expected == (answer["label"], answer["class_name"], answer["length"])
     assert np.abs(image * 255 - pixels(answer["reconstruction"])).max() <= 0.51
-
-
-def test_classes_are_drawn_differently(client: TestClient, digits: list[bytes]) -> None:
-    """Each class has its own capsule and its own part of the decoder."""
-    pictures = {reconstruct(client, digits[7], target=k)["reconstruction"] for k in range(10)}
-    assert 10 == len(pictures)
-
-
-def test_the_error_is_measured_against_the_input(
-    client: TestClient, digits: list[bytes], runtime: Runtime
-) -> None:
-    """The error is the mean of squared differences of pixels in [0, 1]."""
-    _, image = drawn(runtime, digits[7])
-    seen = np.asarray(Image.open(io.BytesIO(digits[7])), np.float64) / 255
-    expected = np.square(image - seen).mean()
-    assert expected == pytest.approx(reconstruct(client, digits[7])["error"], abs=1e-5)
 
 
 def test_a_photo_is_drawn_at_the_network_s_size(

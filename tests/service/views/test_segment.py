@@ -15,12 +15,11 @@ from PIL import Image
 from model.bundle import Bundle
 from model.runtime import Runtime
 from model.views import segment as segmentation
-from model.views.masks import find_masks
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.pictures import as_png
-from tests.service.views.answers import answer_of, drawing_of
+from tests.service.views.answers import answer_of
 from tests.serving import serve
 from training.data.datasets import Examples
 from training.data.pairs import PairSet, fixed_pairs
@@ -71,43 +70,6 @@ def test_the_model_for_pairs_answers_without_being_named(
     assert [names[one["label"]] for one in answer["segments"]] == [
         one["class_name"] for one in answer["segments"]
     ]
-
-
-def test_the_longest_capsule_comes_first(client: TestClient, pairs: PairSet) -> None:
-    """All three classes can be asked for; the third is the one that is not there."""
-    answer = segment(client, pairs.images[0], count=3)
-    lengths = [one["length"] for one in answer["segments"]]
-    assert sorted(lengths, reverse=True) == lengths
-    assert lengths[2] < 0.5 < lengths[1]
-
-
-def test_masks_follow_the_rule(
-    client: TestClient, pairs: PairSet, strokes_bundle_path: Path
-) -> None:
-    """Ink in the picture, and its share of the ink."""
-    bundle = Bundle.open(strokes_bundle_path)
-    threshold = bundle.manifest.mask_threshold
-    assert threshold is not None
-    runtime = Runtime(bundle, device="cpu", threads=1)
-    image = pairs.images[3].reshape(1, 36, 36) / np.float32(255)
-    presence, poses = runtime.encode(image[None])
-    segments = segment(client, pairs.images[3])["segments"]
-    labels = np.array([one["label"] for one in segments])
-    drawn = runtime.decode(poses[0, labels], labels)[:, 0]
-    masks = find_masks(image[0], drawn, threshold=threshold)
-    for one, label, mask, digit in zip(segments, labels, masks, drawn, strict=True):
-        np.testing.assert_array_equal(mask * 255, pixels(one["mask"]))
-        np.testing.assert_allclose(digit * 255, pixels(one["reconstruction"]), atol=0.51)
-        assert one["length"] == pytest.approx(float(presence[0, label]), abs=1e-4)
-
-
-def test_shared_ink_counts_for_both(client: TestClient, pairs: PairSet) -> None:
-    """Strokes cross, so their shares add up to more than what they explain together."""
-    for image in pairs.images:
-        answer = segment(client, image)
-        shares = [one["ink_share"] for one in answer["segments"]]
-        assert 0.5 < answer["explained_ink"] <= 1
-        assert answer["explained_ink"] < sum(shares)
 
 
 def test_a_single_stroke_has_one_long_capsule(client: TestClient, strokes: Examples) -> None:
@@ -161,45 +123,6 @@ def test_other_sizes_are_fitted_to_both_strokes(client: TestClient, pairs: PairS
     assert ("pair", "dark-on-light") == (fit["fit"], fit["polarity"])
     box = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]) * 10 + 60
     assert pytest.approx(box.tolist(), abs=8) == fit["box"]
-
-
-def test_all_digits_are_decoded_as_one_batch(
-    client: TestClient, pairs: PairSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One request, one call of the decoder, whatever the count."""
-    calls = []
-    engine = client.app.state.engine  # type: ignore[attr-defined]
-    submit = engine.submit
-
-    async def record(key: tuple[str, str], rows: list[Any], job: Any) -> Any:
-        calls.append((key[1], len(rows)))
-        return await submit(key, rows, job)
-
-    monkeypatch.setattr(engine, "submit", record)
-    segment(client, pairs.images[0], count=3)
-    assert [("encode", 1), ("decode", 3)] == calls
-
-
-def test_the_png_shows_input_and_digits_in_colour(client: TestClient, pairs: PairSet) -> None:
-    """The input on the left; on the right the first digit in red and the second in green."""
-    drawn = drawing_of("/segment", client, as_png(pairs.images[0]), scale=2)
-    picture = np.asarray(drawn)[::2, ::2].astype(int)
-    assert (36, 72, 3) == picture.shape
-    np.testing.assert_array_equal(pairs.images[0, 0], picture[:, :36, 0])
-    first, second = (
-        pixels(one["reconstruction"]).astype(int)
-        for one in segment(client, pairs.images[0])["segments"]
-    )
-    red, green = picture[:, 36:, 0], picture[:, 36:, 1]
-    assert (red[(first > 200) & (second < 30)] > 200).all()
-    assert (green[(first > 200) & (second < 30)] < 80).all()
-    assert (green[(second > 200) & (first < 30)] > 200).all()
-
-
-def test_the_png_of_nothing_is_black_beside_the_input(client: TestClient) -> None:
-    """A picture without digits has an answer too."""
-    picture = np.asarray(drawing_of("/segment", client, as_png(EMPTY), count="auto"))
-    assert ((36, 72, 3), 0) == (picture.shape, picture.max())
 
 
 @pytest.mark.parametrize(
