@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -65,8 +65,8 @@ class ModelQuery(Query):
         return self.view_query.model_construct(**self.values)
 
 
-def view_routes(view: AnyView, max_pictures: int, **options: Any) -> Iterator[Route]:
-    """The route of a view, where a request may have so many pictures, and that of its former path.
+def view_route(view: AnyView, max_pictures: int, **options: Any) -> Route:
+    """The route of a view, where a request may have so many pictures.
 
     The OpenAPI document, from which the client is generated, and the limit of admission follow from
     the view's declaration.
@@ -76,24 +76,16 @@ def view_routes(view: AnyView, max_pictures: int, **options: Any) -> Iterator[Ro
     body = json_body(view.body.model_json_schema()) if view.body else images()
     needs = {"x-needs": view.needs} if view.needs else {}
     lacking = (UnknownModel, NotOffered) if view.needs or view.may_need else (UnknownModel,)
-    route = partial(
-        Route,
+    return Route(
         "POST",
+        f"/{view.name}",
+        _handler(view),
         max_cost=view.max_cost(max_pictures),
         problems=(*(BODY_PROBLEMS if view.body else IMAGE_PROBLEMS), *lacking),
         tags=[view.tag],
+        openapi={**body, **needs},
         **options,
     )
-    yield route(path=f"/{view.name}", handler=_handler(view), openapi={**body, **needs})
-    if former := view.former_path:
-        now = {"x-replaced-by": view.compute.__name__}
-        handler = _handler(view)
-        handler.__name__ = handler.__qualname__ = former.strip("/").replace("/", "_")
-        handler.__doc__ = (
-            f"Former path of `/{view.name}`.\n\nIt has the parameters and the answer of "
-            f"`/{view.name}`, and works for one release more."
-        )
-        yield route(path=former, handler=handler, openapi={**body, **needs, **now}, deprecated=True)
 
 
 def _handler(view: AnyView) -> Handler:

@@ -160,7 +160,7 @@ def read_methods(document: Json, enums: dict[str, str]) -> Iterator[Method]:
         operation["operationId"]: (verb.upper(), path, operation)
         for path, verbs in document["paths"].items()
         for verb, operation in verbs.items()
-        if operation["operationId"] not in LEFT_OUT and not operation.get("deprecated")
+        if operation["operationId"] not in LEFT_OUT
     }
     used = Counter(
         one["name"] for *_, it in operations.values() for one in it.get("parameters", ())

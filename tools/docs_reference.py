@@ -58,8 +58,6 @@ def describe_routes() -> Iterator[str]:
     for name, operation in operations:
         words = [f"{operation['summary']}.", operation.get("description", "")]
         yield from (f"## `{name}`", "", " ".join(words), "")
-        if operation.get("deprecated"):
-            continue
         if own := [row for row in parameters[name] if row not in common]:
             yield from table(("parameter", "values", ""), own)
         yield from also(row[0] for row in parameters[name] if row in common)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,8 +157,6 @@ def _unit(vectors: Floats) -> Doubles:
 
 class EquivarianceQuery(TargetQuery):
     """The parameters of `equivariance`."""
-
-    former: ClassVar = {"from": "start", "to": "stop"}
 
     transform: Transform = Field("turn", description="What is done to the fitted image.")
     start: Value | None = Field(
@@ -338,5 +336,4 @@ VIEW = View(
     large=True,
     draw=draw,
     slow=True,
-    former_path="/trajectory",
 )

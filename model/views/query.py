@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,8 +25,6 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     lists: ClassVar[frozenset[str]] = frozenset()
     """Parameters that may be repeated. If another parameter is repeated, its last value counts."""
-    former: ClassVar[Mapping[str, str]] = {}
-    """Parameters of earlier releases that a service still accepts, and their names now."""
 
 
 class ViewQuery(Query):

@@ -84,7 +84,6 @@ class SweepQuery(TargetQuery):
     """The parameters of `sweep`."""
 
     lists: ClassVar = frozenset({"dims"})
-    former: ClassVar = {"from": "start", "to": "stop"}
 
     dims: list[Index] | None = Field(
         None,
@@ -223,7 +222,6 @@ def _label_columns(
 
 VIEW = View(
     name="sweep",
-    former_path="/perturb/sweep",
     query=SweepQuery,
     answer=SweepAnswer,
     compute=sweep,

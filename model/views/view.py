@@ -60,7 +60,6 @@ class View(Generic[Q, A]):
         suited: the networks that the view is for, if it is not for all.
         tag: the group in documentation.
         example: the path of an image to try it on.
-        former_path: the path of an earlier release, which a service still answers.
     """
 
     name: str
@@ -79,7 +78,6 @@ class View(Generic[Q, A]):
     suited: Suited | None = None
     tag: str = "interpret"
     example: str = "/samples/7.png"
-    former_path: str | None = None
 
     def notes_on(self, manifest: Manifest) -> list[str]:
         """What limits the answers of a network: those of its decoder, and the view's own notes."""

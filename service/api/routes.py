@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from service.api.figures import list_figures, show_figure
@@ -26,7 +25,7 @@ from service.errors import (
 from service.http.keys import SECURITY_SCHEMES, Access
 from service.http.openapi import image_body
 from service.http.route import Route
-from service.views import IMAGE_PROBLEMS, VIEWS, view_routes
+from service.views import IMAGE_PROBLEMS, VIEWS, view_route
 
 TAGS = {
     "classify": "Images in; labels, reconstructions and masks out.",
@@ -72,9 +71,7 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
     samples: Any = {"tags": ["sample images"]}
     overlay: Any = {**samples, "max_cost": 2}
     return [
-        *chain.from_iterable(
-            view_routes(view, max_pictures, dependencies=schemes) for view in VIEWS
-        ),
+        *(view_route(view, max_pictures, dependencies=schemes) for view in VIEWS),
         get("/samples/{label}.png", show_sample, needs_models=False, **samples),
         get("/overlay", overlay_samples, problems=[Busy], **overlay),
         post(

@@ -240,10 +240,10 @@ def _parse(model: type[Query], query_string: bytes, of_path: tuple[tuple[str, An
     if query_string.count(b"&") >= _MAX_PARAMETERS:
         raise InvalidParameter(f"a query has at most {_MAX_PARAMETERS} parameters")
     query, path = QueryParams(query_string), dict(of_path)
-    known = (model.model_fields.keys() | model.former.keys()) - path.keys()
+    known = model.model_fields.keys() - path.keys()
     for name in query.keys() - (known - model.of_path):
         raise InvalidParameter(f"unknown parameter {name[:64]}", parameter=name[:64])
-    values: dict[str, Any] = {model.former.get(name, name): text for name, text in query.items()}
+    values: dict[str, Any] = dict(query)
     lists = {name: query.getlist(name) for name in model.lists & values.keys()}
     try:
         return model.model_validate({**values, **lists, **path})

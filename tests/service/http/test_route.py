@@ -23,40 +23,6 @@ def test_a_list_has_all_its_values_and_others_the_last(
     assert ([3, 5], [0.0]) == (answer["dims"], answer["deltas"])
 
 
-FORMER = {
-    "/perturb/sweep?dims=3&from=0&to=0.1&step=0.1": "/sweep?dims=3&start=0&stop=0.1&step=0.1",
-    "/equivariance?from=-1&to=2&steps=2": "/equivariance?start=-1&stop=2&steps=2",
-    "/trajectory?transform=scale&steps=2": "/equivariance?transform=scale&steps=2",
-}
-
-
-@pytest.mark.parametrize(("former", "path"), FORMER.items())
-def test_words_of_the_last_release_are_still_taken(
-    former: str, path: str, client: TestClient, digits: list[bytes]
-) -> None:
-    """The former path or parameter has the same answer as the new one."""
-    answers = [client.post(one, files={"file": digits[7]}) for one in (path, former)]
-    assert [200, 200] == [one.status_code for one in answers]
-    assert answers[0].json() == answers[1].json()
-
-
-def test_former_paths_are_deprecated_and_name_their_successors(client: TestClient) -> None:
-    """The OpenAPI document has both paths, and other operations are not deprecated."""
-    paths = client.get("/openapi.json").json()["paths"]
-    operations = {path: one for path, methods in paths.items() for one in methods.values()}
-    former = {path: one for path, one in operations.items() if one.get("deprecated")}
-    assert {"/perturb/sweep": "sweep", "/trajectory": "equivariance"} == {
-        path: one["x-replaced-by"] for path, one in former.items()
-    }
-    assert all("one release more" in one["description"] for one in former.values())
-
-
-def test_a_former_word_is_told_its_new_name(client: TestClient, digits: list[bytes]) -> None:
-    """Where its value is wrong."""
-    answer = client.post("/sweep?from=9", files={"file": digits[7]})
-    assert (422, "start") == (answer.status_code, answer.json()["parameter"])
-
-
 @pytest.mark.parametrize("path", ["/models/reload", "/samples/4.png?label=3&dataset=nowhere"])
 def test_the_path_is_read_with_the_query(path: str, client: TestClient) -> None:
     """Both are checked by one model."""

@@ -35,10 +35,9 @@ async def costly(net: Net, query: CostlyQuery, picture: Prepared) -> CostlyAnswe
 
 @pytest.fixture
 def declared(monkeypatch: pytest.MonkeyPatch) -> AnyView:
-    """A view that costs more than all others, and was at the path `/dear`."""
+    """A view that costs more than all others."""
     view = View(
         name="costly",
-        former_path="/dear",
         query=CostlyQuery,
         answer=CostlyAnswer,
         compute=costly,
@@ -65,10 +64,8 @@ def test_some_cost_more_the_more_images_there_are() -> None:
 
 @pytest.mark.usefixtures("declared")
 def test_a_declared_view_is_in_the_document() -> None:
-    """With the problems of images and of networks; its former path is deprecated."""
+    """With the problems of images and of networks."""
     paths: dict[str, Any] = create_app(Settings()).openapi()["paths"]
-    assert paths["/dear"]["post"]["deprecated"]
-    assert "costly" == paths["/dear"]["post"]["x-replaced-by"]
     operation = paths["/costly"]["post"]
     assert ("costly", "Compute for long") == (operation["operationId"], operation["summary"])
     assert {"404", "409", "413", "415", "422", "429"} <= operation["responses"].keys()
