@@ -80,7 +80,7 @@ class ServedNet:
         key = (self.caller, self.manifest.name, digest(image))
         row, computed = await self.engine.encodings.find(key, compute)
         if not computed:
-            price = self.engine.price(self.manifest.name, "encode")
+            price = self.engine.price(self.manifest.name, "encode") * self.job.size
             self.admission.record_found(self.job, price)
         return row
 
@@ -91,7 +91,7 @@ class ServedNet:
         waits for all of a large request.
         """
         results: list[Row | Exception] = []
-        price = self.engine.price(self.manifest.name, graph)
+        price = self.engine.price(self.manifest.name, graph) * self.job.size
         turn_rows = max(1, TURN_ROWS // price)
         for start in range(0, len(rows), turn_rows):
             if start:

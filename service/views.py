@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -205,7 +206,8 @@ async def _read_pictures(
     )
     uploads = await _read_uploads(view, spec, request)
     files = sum(not isinstance(upload, Problem) for upload in uploads)
-    request.admit(view.cost(asked.rows(manifest), files), files=len(uploads), price=price)
+    rows, size = view.cost(asked.rows(manifest), files), _size(uploads, spec)
+    request.admit(rows, files=len(uploads), price=price, size=size)
     prepared = await request.decode(uploads, spec)
     if view.pictures[1] is not None or len(prepared) == 1:
         prepared = list(map(unwrap, prepared))
@@ -223,3 +225,13 @@ async def _read_uploads(
     if len(uploads) < least:
         raise InvalidParameter("send two images of one class", parameter=FILE_FIELD)
     return uploads if most else [*await request.context.decode_pools.weigh(uploads, spec)]
+
+
+def _size(uploads: Sequence[Upload | Weighed], spec: ImageSpec) -> int:
+    """How many times the network's pixels the files have on average, where they keep their size."""
+    files = [upload.header for upload in uploads if isinstance(upload, Weighed)]
+    if not (spec.any_size and files):
+        return 1
+    _, height, width = spec.shape
+    pixels = sum(header.width * header.height for header in files)
+    return max(1, math.ceil(pixels / (len(files) * height * width)))

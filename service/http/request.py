@@ -93,7 +93,7 @@ class Request(fastapi.Request):
             self.job.deadline = time.monotonic() + limit_s
             self.timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
 
-    def admit(self, rows: int, *, files: int = 0, price: int = 1) -> None:
+    def admit(self, rows: int, *, files: int = 0, price: int = 1, size: int = 1) -> None:
         """Admit the request with the price of its rows, before files are decoded.
 
         A request of a higher price than the limit of admission has the queue for itself. Its client
@@ -103,6 +103,7 @@ class Request(fastapi.Request):
             rows: of the request.
             files: that are decoded.
             price: of one row: see `Engine.price`.
+            size: of the images: a row of larger images costs so many rows.
 
         Raises:
             QueueFull: see `Admission.admit`.
@@ -111,10 +112,11 @@ class Request(fastapi.Request):
         """
         if rows > self._max_cost:
             raise ValueError(f"the route declares at most {self._max_cost} rows, not {rows}")
-        self.job.cost = min(rows * price, self.context.admission.limit)
+        self.job.size, cost = size, rows * price * size
+        self.job.cost = min(cost, self.context.admission.limit)
         self.job.client = self.caller
         self.context.admission.admit(self.job)
-        self.charge(max(rows * price, files), paid=1)
+        self.charge(max(cost, files), paid=1)
 
     def charge(self, rows: int = 1, *, paid: int = 0) -> None:
         """Charge the client for rows, if the settings limit them: see `RateLimit.spend`.

@@ -43,6 +43,8 @@ class Job:
     """When the client stops waiting, in the same seconds."""
     cost: int = 1
     """The rows that the job needs in all, as far as known when it is admitted."""
+    size: int = 1
+    """The price of one of its images: how many times as many pixels as the network's it has."""
     waiting: int = 0
     """The rows that were admitted and are not computed yet."""
     client: Hashable = None

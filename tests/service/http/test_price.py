@@ -93,3 +93,18 @@ def test_a_request_beyond_the_queue_is_computed_alone(settings: Settings) -> Non
         swept = client.post(f"/sweep?model={SLOW}", files=files)
         assert 200 == swept.status_code, swept.text
         assert 0 == admission.waiting
+
+
+def test_images_of_more_pixels_cost_a_key_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image of four times the pixels costs as much as four, where it keeps its size."""
+    monkeypatch.setattr("service.inference.price.ROW_S", 1e6)  # decoding costs nothing
+    burst = {"rate_limit_per_key": 1 / 3600, "rate_burst_per_key": 5, "threads": 1}
+    settings = Settings(models=("mnist-shared",), default_model="mnist-shared", device="cpu")
+    statuses = {}
+    with serve(settings, **burst) as client:
+        for side in (28, 56):
+            caller = Served(client.app, client=(f"{side}", 1), base_url="http://localhost")
+            files = {"file": draw_image(np.zeros((1, side, side), np.float32), 1)}
+            answers = [caller.post("/classify?fit=none", files=files) for _ in range(3)]
+            statuses[side] = [answer.status_code for answer in answers]
+    assert {28: [200, 200, 200], 56: [200, 200, 429]} == statuses
