@@ -141,7 +141,9 @@ class Turns:
         try:
             await turn
         except BaseException:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if turn in self._waiting.get(owner, ()):
+                self._remove(owner, turn)
+            elif not turn.cancelled() and turn.exception() is None:
                 self._free += 1  # its turn came as it left
                 self._start_next()
             raise
@@ -155,15 +157,22 @@ class Turns:
         most = max(self._waiting, key=lambda other: len(self._waiting[other]))
         if len(self._waiting[most]) <= len(self._waiting.get(owner, ())) + 1:
             raise QueueFull(1)
-        self._waiting[most].pop().set_exception(QueueFull(1))
+        last = self._waiting[most][-1]
+        self._remove(most, last)
+        if not last.done():  # else it is leaving
+            last.set_exception(QueueFull(1))
+
+    def _remove(self, owner: Hashable, turn: asyncio.Future[None]) -> None:
+        self._waiting[owner].remove(turn)
+        if not self._waiting[owner]:
+            del self._waiting[owner]
 
     def _start_next(self) -> None:
         while self._free and self._waiting:
             owner = min(self._waiting, key=self._used)
-            turn = self._waiting[owner].popleft()
-            if not self._waiting[owner]:
-                del self._waiting[owner]
-            if not turn.done():  # it has not left
+            turn = self._waiting[owner][0]
+            self._remove(owner, turn)
+            if not turn.done():  # else it is leaving
                 self._start(owner)
                 turn.set_result(None)
 

@@ -94,6 +94,10 @@ def test_at_the_limit_the_owner_with_most_is_refused() -> None:
         assert 3 == turns.waiting
         with pytest.raises(QueueFull):
             await work("many", "too many")
+        leaver = asyncio.create_task(work("another", "left"))
+        await asyncio.sleep(0)
+        leaver.cancel()
+        await asyncio.wait([leaver])
         await work("one", "of another")
         left = await asyncio.gather(*tasks, return_exceptions=True)
         assert [False, False, False, True] == [isinstance(one, QueueFull) for one in left]
