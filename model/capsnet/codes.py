@@ -63,7 +63,8 @@ class ClassCodes(nn.Module):
     def poses(self, lengths: Tensor, images: Tensor) -> Tensor:
         """The poses (N, K, D) of lengths (N, K) and images (N, C, H, W)."""
         codes = SCALE * self.encode(images.float())
-        directions = torch.cat((torch.ones_like(codes[..., :1]), codes), dim=-1)
+        ones = codes[..., :1] * 0 + 1  # of the batch's size, without an operator that asks for it
+        directions = torch.cat((ones, codes), dim=-1)
         norms = torch.sqrt((directions * directions).sum(dim=-1, keepdim=True))
         return directions * (lengths.unsqueeze(-1) / norms)
 
