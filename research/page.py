@@ -93,10 +93,10 @@ def _compare(
     tested: Sequence[Result],
     pair_seeds: bool = False,
 ) -> str:
-    both = [_of_name(name, tested) for name in (first, second)]
-    difference = compare(*both, test, pair_seeds=pair_seeds)
-    errors = " | ".join(f"{score(own, test).percent:.2f}" for own in both)
-    return f"{errors} | {difference} | {len(both[0])}, {len(both[1])}"
+    ones, others = _of_name(first, tested), _of_name(second, tested)
+    difference = compare(ones, others, test, pair_seeds=pair_seeds)
+    errors = " | ".join(f"{score(own, test).percent:.2f}" for own in (ones, others))
+    return f"{errors} | {difference} | {len(ones)}, {len(others)}"
 
 
 def _count_reads(tested: Sequence[Result]) -> str:

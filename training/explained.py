@@ -150,8 +150,9 @@ def show_objects(bundle: Bundle, examples: Examples, count: int) -> Shown:
         pairs = fixed_pairs(examples, count // 2, size=size, shift_px=shift_px, seed=_SEED)
         objects = pairs.object_images.reshape(-1, 1, size, size)
         return Shown(pairs.images, objects, pairs.labels)
-    objects = objects_of(bundle.manifest.dataset, len(examples.labels))
-    images, labels = take(examples, draw_rows(examples.labels, count, seed=_SEED, objects=objects))
+    shown_in = objects_of(bundle.manifest.dataset, len(examples.labels))
+    rows = draw_rows(examples.labels, count, seed=_SEED, objects=shown_in)
+    images, labels = take(examples, rows)
     return Shown(images, images, labels[:, None])
 
 

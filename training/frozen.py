@@ -5,7 +5,6 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,7 +36,7 @@ class FeatureMemory:
     def __call__(self, images: Tensor) -> Tensor:
         """Map images (N, C, H, W) in [0, 1] to features, each computed once."""
         pixels = (images * WHITE).round().to(torch.uint8).cpu().numpy()
-        keys = [blake2b(np.ascontiguousarray(image), digest_size=16).digest() for image in pixels]
+        keys = [blake2b(image.tobytes(), digest_size=16).digest() for image in pixels]
         missing = {key: place for place, key in enumerate(keys) if key not in self._features}
         fresh: dict[bytes, Tensor] = {}
         if missing:
@@ -64,4 +63,4 @@ def remember_features(network: Network, average: Network) -> None:
         if isinstance(module, PretrainedNetwork) and not trained:
             memory = FeatureMemory(module)
             for own in (module, average.get_submodule(name)):
-                own.forward = memory  # type: ignore[method-assign]
+                own.forward = memory
