@@ -162,7 +162,11 @@ def _split(body: bytes, length: str | None) -> tuple[bytes | None, memoryview]:
 def _read(head: bytes, tensors: memoryview, model: ProtocolModel) -> Work:
     """The work of a request, from its JSON and the bytes after it."""
     objects = head.count(b'"') + head.count(b"{")
-    if objects > 2 * model.max_rows + _MEMBERS or head.count(b",") > 2 * model.max_values + objects:
+    if (
+        objects > 2 * model.max_rows + _MEMBERS
+        or head.count(b"[") > model.max_values // 4 + _MEMBERS  # a list is a row of an image
+        or head.count(b",") > 2 * model.max_values + objects
+    ):
         raise TooLarge(f"at most {model.max_values:,} values per tensor")
     try:
         request = InferRequest.model_validate_json(head)

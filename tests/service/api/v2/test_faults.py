@@ -74,6 +74,7 @@ def refusal(answer: httpx.Response) -> tuple[int, str]:
         (request(an_input(data=["x"] * 62_000)), 413, "values per tensor"),
         (request(an_input(data=[0] * 783 + [[0]])), 422, "differ in length or depth"),
         (request(an_input(data=[[[0]] * 784])), 422, "data has the shape (1, 784, 1)"),
+        (request(an_input(data=[[]] * 30_000)), 413, "values per tensor"),
         (request(an_input(data=[])), 422, "data has the shape (0,)"),
         (request(an_input(data=[False] * 784)), 422, "not FP32"),
         (request(an_input(data=[255] + [0] * 783)), 422, "from -1 to 2; found 0 to 255"),
