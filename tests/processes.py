@@ -19,6 +19,8 @@ from typing import Any
 import httpx
 import pytest
 
+from model.bundle import MANIFEST
+
 PATIENCE_S = 120
 """How long a test waits for another process, before it fails; machines may be busy."""
 Command = Callable[[dict[str, str]], list[str]]
@@ -92,6 +94,48 @@ def patch_workers(folder: Path, source: str) -> dict[str, str]:
     text = _IN_WORKERS + textwrap.indent(textwrap.dedent(source), "    ")
     (folder / "sitecustomize.py").write_text(text)
     return {"PYTHONPATH": str(folder)}
+
+
+class SlowStorage:
+    """Storage of bundles that answers when the test says so.
+
+    Args:
+        folder: of the patch, and of files by which the test and the workers talk.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._gate, self._ticket = folder / "gate", folder / "ticket"
+        source = f"""
+            import time
+            from service.processes import snapshots
+
+            plain = snapshots._copy
+
+            def copy(source, *others):
+                while source.name == {MANIFEST!r} and pathlib.Path({str(self._gate)!r}).exists():
+                    try:
+                        pathlib.Path({str(self._ticket)!r}).unlink()
+                    except FileNotFoundError:
+                        time.sleep(0.02)
+                    else:
+                        break
+                return plain(source, *others)
+
+            snapshots._copy = copy
+            """
+        self.environment = patch_workers(folder, source)
+
+    def hold(self) -> None:
+        """Have the next copy of a manifest wait."""
+        self._gate.touch()
+
+    def release_one(self) -> None:
+        """Have one manifest copied."""
+        self._ticket.touch()
+
+    def release(self) -> None:
+        """Have all manifests copied."""
+        self._gate.unlink()
 
 
 def hanging(folder: Path, *, on_the_loop: bool) -> tuple[dict[str, str], Path]:

@@ -8,13 +8,13 @@ import hashlib
 import logging
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from model.bundle.bounded import open_file
 from model.bundle.samples import SAMPLES
 from service.inference.bundles import ReloadRefused, find_bundles
 from service.processes.candidates import Limits, refuse_candidates
@@ -211,16 +211,14 @@ def _check_inside(path: Path, link: Path, folder: Path) -> None:
 def _copy(source: Path, target: Path, most: int, folder: Path) -> int:
     """Copy at most `most` bytes of a file, and return how many it has.
 
-    A pipe is read when somebody writes to it.
+    Raises:
+        OSError: it cannot be read, has more bytes, or is a pipe or a device.
     """
-    with source.open("rb") as reading, target.open("wb") as writing:
+    with open_file(source) as reading, target.open("wb") as writing:
         if (opened := Path(f"/proc/self/fd/{reading.fileno()}")).exists():  # Linux
             _check_inside(source, opened, folder)  # it may have become a link meanwhile
-        status = os.fstat(reading.fileno())
-        if not (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
-            raise OSError(f"{source} is not a file")
-        copied = 0
-        while max(copied, status.st_size) <= most:
+        size, copied = os.fstat(reading.fileno()).st_size, 0
+        while max(copied, size) <= most:
             if not (chunk := reading.read(_CHUNK_BYTES)):
                 return copied
             copied += writing.write(chunk)

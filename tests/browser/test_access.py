@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from model.bundle import MANIFEST
 from service.errors import Busy
 from service.settings import Settings
 from tests.browser.playground import Playground, open_playground
-from tests.processes import SOURCE, running
+from tests.processes import SOURCE, SlowStorage, running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Route
@@ -78,13 +76,13 @@ def test_a_busy_service_is_asked_again_when_it_says(playground: Playground) -> N
 
 def test_a_service_that_starts_is_waited_for(browser: Browser, tmp_path: Path) -> None:
     """The page is there at once, says what it waits for, and goes on when bundles are loaded."""
-    bundle = tmp_path / "mnist-compact"
+    bundle = tmp_path / "bundles" / "mnist-compact"
     shutil.copytree(Settings().bundles / bundle.name, bundle)
-    manifest = (bundle / MANIFEST).read_text()
-    (bundle / MANIFEST).unlink()
-    os.mkfifo(bundle / MANIFEST)  # read when the test writes it
+    storage = SlowStorage(tmp_path)
+    storage.hold()
     environment = {
-        "CAPSNET_BUNDLES": str(tmp_path),
+        **storage.environment,
+        "CAPSNET_BUNDLES": str(bundle.parent),
         "CAPSNET_DEFAULT_MODEL": bundle.name,
         "CAPSNET_WORKERS": "1",
     }
@@ -94,7 +92,7 @@ def test_a_service_that_starts_is_waited_for(browser: Browser, tmp_path: Path) -
     ):
         notice = playground.page.get_by_role("status")
         notice.filter(has_text="The service is starting. Trying again in").wait_for()
-        (bundle / MANIFEST).write_text(manifest)
+        storage.release()
         playground.take_sample(3)
         assert "3" == playground.label
         assert "" == playground.page.locator("#notice").inner_text()

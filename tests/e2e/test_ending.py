@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from model.bundle import MANIFEST
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.e2e.conftest import QUICK
@@ -21,6 +20,7 @@ from tests.processes import (
     PATIENCE_S,
     PLAIN,
     SOURCE,
+    SlowStorage,
     free_port,
     hanging,
     open_client,
@@ -157,19 +157,36 @@ def test_a_worker_that_lost_its_device_is_replaced(
 
 
 @source_alone
-def test_a_reload_that_hangs_does_not_hold_up_the_end(start_service: Start, tmp_path: Path) -> None:
-    """Bundles on storage that does not answer are left where they are."""
+def test_a_pipe_holds_up_no_reload(start_service: Start, tmp_path: Path) -> None:
+    """A bundle with one is refused at once."""
     shutil.copytree(Settings().bundles / "mnist-compact", tmp_path / "mnist-compact")
     process, client = start_service(
         CAPSNET_BUNDLES=str(tmp_path),
         CAPSNET_DEFAULT_MODEL="mnist-compact",
         CAPSNET_ADMIN_KEYS='["a-key-of-tests-alone"]',
+    )
+    os.mkfifo(tmp_path / "mnist-compact" / "pipe")
+    answer = client.post("/models/reload", headers={"X-API-Key": "a-key-of-tests-alone"})
+    assert not answer.is_success
+    assert "Not a regular file" in answer.text
+    process.send_signal(signal.SIGTERM)
+    assert 0 == process.wait(timeout=20)
+
+
+@source_alone
+def test_a_reload_that_hangs_does_not_hold_up_the_end(start_service: Start, tmp_path: Path) -> None:
+    """Bundles on storage that does not answer are left where they are."""
+    shutil.copytree(Settings().bundles / "mnist-compact", tmp_path / "bundles" / "mnist-compact")
+    storage = SlowStorage(tmp_path)
+    process, client = start_service(
+        **storage.environment,
+        CAPSNET_BUNDLES=str(tmp_path / "bundles"),
+        CAPSNET_DEFAULT_MODEL="mnist-compact",
+        CAPSNET_ADMIN_KEYS='["a-key-of-tests-alone"]',
         CAPSNET_DRAIN_GRACE_S="0",
         CAPSNET_DRAIN_TIMEOUT_S="1",
     )
-    manifest = tmp_path / "mnist-compact" / MANIFEST
-    manifest.unlink()
-    os.mkfifo(manifest)  # opening it waits for a writer
+    storage.hold()
     with pytest.raises(httpx.ReadTimeout):
         client.post("/models/reload", headers={"X-API-Key": "a-key-of-tests-alone"}, timeout=1)
     process.send_signal(signal.SIGTERM)

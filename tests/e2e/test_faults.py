@@ -18,7 +18,6 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from model.bundle import MANIFEST
 from service.settings import Settings
 from tests.e2e.callers import Callers
 from tests.e2e.test_workers import (
@@ -36,6 +35,7 @@ from tests.processes import (
     PATIENCE_S,
     PLAIN,
     SOURCE,
+    SlowStorage,
     free_port,
     open_client,
     patch_workers,
@@ -60,10 +60,16 @@ def start_service(settings: dict[str, str], start_service: Start) -> Start:  # n
 
 
 @pytest.fixture
-def settings(bundles: Path) -> Iterator[dict[str, str]]:
+def slow(tmp_path_factory: pytest.TempPathFactory) -> SlowStorage:
+    """The storage of the bundles."""
+    return SlowStorage(tmp_path_factory.mktemp("patch"))
+
+
+@pytest.fixture
+def settings(bundles: Path, slow: SlowStorage) -> Iterator[dict[str, str]]:
     """Of two workers whose temporary files are in a folder of the test's own."""
     with tempfile.TemporaryDirectory() as folder:
-        yield {**few(bundles), "TMPDIR": folder}
+        yield {**few(bundles), **slow.environment, "TMPDIR": folder}
 
 
 Log = Callable[[], str]
@@ -309,53 +315,33 @@ def test_a_reload_that_fails_as_nobody_foresaw_is_logged_and_the_next_succeeds(
     wait_for(lambda: notes(client) == {note})
 
 
-class SlowBundle:
-    """A bundle whose manifest is read when the test writes it."""
-
-    def __init__(self, bundles: Path, folder: Path) -> None:
-        self._manifest = bundles / MODEL / MANIFEST
-        self._folder = folder
-        self._text = self._manifest.read_text()
-        self._manifest.unlink()
-        os.mkfifo(self._manifest)
-
-    @property
-    def readers(self) -> list[int]:
-        """The workers that copy it, or wait until they may."""
-        if not list(self._folder.glob(f"capsnet-*/copy-*/bundles/{MODEL}")):
-            return []
-        links = [path for path in Path("/proc").glob("[0-9]*/fd/*") if self._is_lock(path)]
-        return [int(path.parts[2]) for path in links]
-
-    def _is_lock(self, path: Path) -> bool:
+def readers(settings: dict[str, str]) -> list[int]:
+    """The workers that copy a bundle, or wait until they may."""
+    folder = Path(settings["TMPDIR"])
+    if not list(folder.glob(f"capsnet-*/copy-*/bundles/{MODEL}")):
+        return []
+    found = []
+    for path in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):  # it was closed
-            return path.readlink().match(f"{self._folder}/*/lock")
-        return False
-
-    def write(self) -> None:
-        """Have the manifest read."""
-        self._manifest.write_text(self._text)
-
-    def mend(self) -> None:
-        """Put a file in its place."""
-        self._manifest.unlink()
-        self.write()
+            if path.readlink().match(f"{folder}/*/lock"):
+                found.append(int(path.parts[2]))
+    return found
 
 
 def test_a_worker_killed_during_a_reload_does_not_stop_it(
-    start_service: Start, settings: dict[str, str], bundles: Path
+    start_service: Start, settings: dict[str, str], bundles: Path, slow: SlowStorage
 ) -> None:
     """Its replacement loads what the others do."""
     process, client = start_service(**settings)
     all_ready(client)
     note = change(bundles)
-    slow = SlowBundle(bundles, Path(settings["TMPDIR"]))
+    slow.hold()
     with Callers(str(client.base_url)) as callers:
         process.send_signal(signal.SIGHUP)
-        wait_for(lambda: slow.readers)
-        (other,) = set(workers(process)) - set(slow.readers)
+        wait_for(lambda: readers(settings))
+        (other,) = set(workers(process)) - set(readers(settings))
         os.kill(other, signal.SIGKILL)
-        slow.write()
+        slow.release_one()
         wait_for(lambda: notes(client) == {note})
         callers.wait()
     all_ready(client)
@@ -364,22 +350,22 @@ def test_a_worker_killed_during_a_reload_does_not_stop_it(
 
 
 def test_a_reload_whose_worker_is_killed_changes_nothing(
-    start_service: Start, settings: dict[str, str], bundles: Path
+    start_service: Start, settings: dict[str, str], bundles: Path, slow: SlowStorage
 ) -> None:
     """And the next one may do better."""
     process, client = start_service(**settings)
     all_ready(client)
     note = change(bundles)
-    slow = SlowBundle(bundles, Path(settings["TMPDIR"]))
+    slow.hold()
     with Callers(str(client.base_url)) as callers:
         process.send_signal(signal.SIGHUP)
-        wait_for(lambda: slow.readers)
-        (killed,) = slow.readers
+        wait_for(lambda: readers(settings))
+        (killed,) = readers(settings)
         os.kill(killed, signal.SIGKILL)
         wait_for(lambda: killed not in workers(process))
         all_ready(client)
         assert {None} == notes(client)
-        slow.mend()
+        slow.release()
         process.send_signal(signal.SIGHUP)
         wait_for(lambda: notes(client) == {note})
         callers.wait()
@@ -460,14 +446,14 @@ def test_sigterm_ends_a_reload(settings: dict[str, str], delay_s: float) -> None
 
 
 def test_sigterm_during_a_reload_leaves_the_service_unready(
-    start_service: Start, settings: dict[str, str], bundles: Path
+    start_service: Start, settings: dict[str, str], bundles: Path, slow: SlowStorage
 ) -> None:
     """Until a second one ends it."""
     process, client = start_service(**{**settings, "CAPSNET_DRAIN_GRACE_S": "60"})
     all_ready(client)
-    slow = SlowBundle(bundles, Path(settings["TMPDIR"]))
+    slow.hold()
     process.send_signal(signal.SIGHUP)
-    wait_for(lambda: slow.readers)
+    wait_for(lambda: readers(settings))
     process.send_signal(signal.SIGTERM)
     readyz = f"{client.base_url}/readyz"
     wait_for(lambda: {httpx.get(readyz, verify=PLAIN).status_code for _ in range(20)} == {503})
@@ -476,14 +462,14 @@ def test_sigterm_during_a_reload_leaves_the_service_unready(
 
 
 def test_sigterm_drops_a_reload_that_waits_for_another(
-    settings: dict[str, str], bundles: Path, log: Log
+    settings: dict[str, str], bundles: Path, log: Log, slow: SlowStorage
 ) -> None:
     """Nothing starts any more."""
     with starting(settings) as (process, client):
         all_ready(client)
-        slow = SlowBundle(bundles, Path(settings["TMPDIR"]))
+        slow.hold()
         process.send_signal(signal.SIGHUP)
-        wait_for(lambda: slow.readers)
+        wait_for(lambda: readers(settings))
         process.send_signal(signal.SIGHUP)
         assert 0 == ends_clean(process, settings)
     assert "Traceback" not in log()
@@ -501,17 +487,17 @@ def test_sigterm_ends_a_back_off(settings: dict[str, str], log: Log) -> None:
 
 
 def test_a_hangup_during_the_start_is_a_reload_after_it(
-    settings: dict[str, str], bundles: Path
+    settings: dict[str, str], bundles: Path, slow: SlowStorage
 ) -> None:
     """It is not forgotten."""
-    slow = SlowBundle(bundles, Path(settings["TMPDIR"]))
+    slow.hold()
     with starting(settings) as (process, client):
-        wait_for(lambda: slow.readers)
+        wait_for(lambda: readers(settings))
         process.send_signal(signal.SIGHUP)
-        slow.write()
+        slow.release_one()
         all_ready(client)
-        wait_for(lambda: slow.readers)
-        slow.mend()
+        wait_for(lambda: readers(settings))
+        slow.release()
         assert 0 == ends_clean(process, settings)
 
 

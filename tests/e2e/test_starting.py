@@ -15,20 +15,28 @@ import pytest
 from model.bundle import MANIFEST
 from service.pictures import SAMPLES
 from tests.e2e.conftest import QUICK
-from tests.processes import PATIENCE_S, Command, free_port, patch_workers, running
+from tests.processes import (
+    PATIENCE_S,
+    Command,
+    SlowStorage,
+    free_port,
+    patch_workers,
+    running,
+)
 
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 
 
 @pytest.fixture
-def slow_bundle(tmp_path: Path, container: object) -> Path:
-    """The manifest of a bundle that is read when the test writes it."""
+def slow(tmp_path: Path, container: object) -> SlowStorage:
+    """Storage with a bundle whose manifest is none, and which does not answer yet."""
     if container:
         pytest.skip("a container does not see this folder")
-    manifest = tmp_path / "mnist" / MANIFEST
-    manifest.parent.mkdir()
-    os.mkfifo(manifest)
-    return manifest
+    (tmp_path / "bundles" / "mnist").mkdir(parents=True)
+    (tmp_path / "bundles" / "mnist" / MANIFEST).write_text("no manifest")
+    storage = SlowStorage(tmp_path)
+    storage.hold()
+    return storage
 
 
 def test_uvicorn_alone_serves_the_app(container: object) -> None:
@@ -46,9 +54,13 @@ def test_uvicorn_alone_serves_the_app(container: object) -> None:
     assert process.returncode in (0, -signal.SIGTERM)
 
 
-def test_the_port_is_open_while_bundles_load(start_service: Start, slow_bundle: Path) -> None:
+def test_the_port_is_open_while_bundles_load(
+    start_service: Start, slow: SlowStorage, tmp_path: Path
+) -> None:
     """The process is alive, shows samples and says that it is not ready; on SIGTERM, it ends."""
-    process, client = start_service(probe="/livez", CAPSNET_BUNDLES=str(slow_bundle.parent.parent))
+    process, client = start_service(
+        probe="/livez", CAPSNET_BUNDLES=str(tmp_path / "bundles"), **slow.environment
+    )
     assert httpx.codes.SERVICE_UNAVAILABLE == client.get("/readyz").status_code
     assert httpx.codes.OK == client.get("/samples/7.png").status_code
     picture = (SAMPLES / "7.png").read_bytes()
@@ -92,12 +104,12 @@ def test_a_worker_that_is_told_to_end_before_it_has_begun_ends_well(
 
 
 def test_a_failed_loading_ends_the_process(
-    start_service: Start, slow_bundle: Path, capfd: pytest.CaptureFixture[str]
+    start_service: Start, slow: SlowStorage, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A service that will never answer says why and ends, for its supervisor to see."""
-    folder = str(slow_bundle.parent.parent)
-    process, _client = start_service(probe="/livez", CAPSNET_BUNDLES=folder, CAPSNET_WORKERS="1")
-    slow_bundle.write_text("no manifest")
+    settings = {"CAPSNET_BUNDLES": str(tmp_path / "bundles"), "CAPSNET_WORKERS": "1"}
+    process, _client = start_service(probe="/livez", **settings, **slow.environment)
+    slow.release()
     assert 1 == process.wait(timeout=60)
     last = capfd.readouterr().err.splitlines()[-1]
     assert last.startswith("capsnet-service: the default model 'mnist' is not among the loaded")
