@@ -446,7 +446,7 @@ def test_sigterm_ends_a_reload(settings: dict[str, str], delay_s: float) -> None
 
 
 def test_sigterm_during_a_reload_leaves_the_service_unready(
-    start_service: Start, settings: dict[str, str], bundles: Path, slow: SlowStorage
+    start_service: Start, settings: dict[str, str], slow: SlowStorage
 ) -> None:
     """Until a second one ends it."""
     process, client = start_service(**{**settings, "CAPSNET_DRAIN_GRACE_S": "60"})
@@ -462,7 +462,7 @@ def test_sigterm_during_a_reload_leaves_the_service_unready(
 
 
 def test_sigterm_drops_a_reload_that_waits_for_another(
-    settings: dict[str, str], bundles: Path, log: Log, slow: SlowStorage
+    settings: dict[str, str], log: Log, slow: SlowStorage
 ) -> None:
     """Nothing starts any more."""
     with starting(settings) as (process, client):
@@ -487,7 +487,7 @@ def test_sigterm_ends_a_back_off(settings: dict[str, str], log: Log) -> None:
 
 
 def test_a_hangup_during_the_start_is_a_reload_after_it(
-    settings: dict[str, str], bundles: Path, slow: SlowStorage
+    settings: dict[str, str], slow: SlowStorage
 ) -> None:
     """It is not forgotten."""
     slow.hold()
