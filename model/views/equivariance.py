@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from model.bundle import Manifest
-from model.canvas import enlarge
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Inner, Matrix, Number, Poses, Vector, answer_fields
-from model.views.figure import draw_figure, spaced
+from model.views.figure import draw_figure, show_strip, spaced
 from model.views.net import Net, encode_all, encode_picture
 from model.views.path import Path, draw_path, step_colours, trace_path
 from model.views.query import TargetQuery
@@ -276,10 +275,10 @@ def draw(answer: EquivarianceAnswer, query: EquivarianceQuery) -> bytes:  # noqa
         parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         colours = step_colours(len(answer.values))
         shown = spaced(len(answer.images), THUMBNAILS)
-        places = parts[0].subplots(1, len(shown), squeeze=False)[0]
-        for axes, step in zip(places, shown, strict=True):
-            axes.imshow(enlarge(answer.images[step], 1).convert("RGB"), interpolation="nearest")
-            axes.set(xticks=[], yticks=[], xlabel=f"{answer.values[step]:.3g}")
+        images = [answer.images[step] for step in shown]
+        titles = [f"{answer.values[step]:.3g}" for step in shown]
+        panels = show_strip(parts[0], images, titles, below=True)
+        for axes, step in zip(panels, shown, strict=True):
             for spine in axes.spines.values():
                 spine.set(color=colours[step], linewidth=3)
         rows = parts[1].subplots(len(charts), 1, sharex=True, squeeze=False)[:, 0]

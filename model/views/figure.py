@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
-from model.canvas import png
+from model.canvas import enlarge, png
+from model.preprocess import Floats
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 _DPI = 100
 
@@ -32,3 +34,43 @@ def spaced(count: int, at_most: int) -> list[int]:
     """Return up to `at_most` indices of `count` steps, evenly spaced, both ends included."""
     indices = np.linspace(0, count - 1, min(count, at_most)).round().astype(int)
     return list(map(int, np.unique(indices)))
+
+
+def show_image(axes: Axes, image: Floats, title: str = "", *, below: bool = False) -> None:
+    """Show an image (C, H, W) in [0, 1] without ticks, with a title above or below it."""
+    axes.imshow(enlarge(image, 1).convert("RGB"), interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
+    if below:
+        axes.set_xlabel(title)
+    else:
+        axes.set_title(title, loc="left", fontsize="small")
+
+
+def show_strip(
+    figure: Figure | SubFigure,
+    images: Sequence[Floats],
+    titles: Sequence[str],
+    *,
+    columns: int = 0,
+    below: bool = False,
+) -> list[Axes]:
+    """Show images (C, H, W) in [0, 1] side by side, row by row, each with its title.
+
+    Args:
+        figure: to fill.
+        images: of one size.
+        titles: of the images.
+        columns: in a row; by default all images.
+        below: whether titles stand below the images.
+
+    Returns:
+        The axes of the images.
+    """
+    columns = columns or len(images)
+    rows = -(-len(images) // columns)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes, image, title in zip(panels, images, titles, strict=False):
+        show_image(axes, image, title, below=below)
+    for axes in panels[len(images) :]:
+        axes.set_axis_off()
+    return panels[: len(images)]

@@ -28,7 +28,7 @@ from model.views.answers import (
     answer_fields,
 )
 from model.views.equivariance import angles_deg
-from model.views.figure import draw_figure, spaced
+from model.views.figure import draw_figure, show_strip, spaced
 from model.views.net import Encoded, Net, encode_all
 from model.views.query import TargetQuery
 from model.views.view import View
@@ -178,10 +178,7 @@ def draw(answer: MorphAnswer, query: MorphQuery) -> bytes:  # noqa: ARG001
     def fill(figure: Figure) -> None:
         figure.set_layout_engine("constrained")
         strip, curve = figure.subfigures(2, 1, squeeze=False, height_ratios=(100, 150))[:, 0]
-        panels = strip.subplots(1, len(images), squeeze=False)[0]
-        for axes, image, name in zip(panels, images, titles, strict=True):
-            axes.imshow(enlarge(image, 1).convert("RGB"), interpolation="nearest")
-            axes.set(xticks=[], yticks=[], xlabel=name)
+        show_strip(strip, images, titles, below=True)
         axes = curve.subplots()
         axes.plot(np.arange(1, count + 1), answer.lengths, marker=".")
         axes.set(ylim=(0, 1.02), xlabel="frame")

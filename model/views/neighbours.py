@@ -14,11 +14,10 @@ from pydantic import Field
 
 from model.bundle import Manifest
 from model.bundle.neighbours import PROTOTYPES
-from model.canvas import enlarge
 from model.errors import NotOffered
 from model.preprocess import Floats, Prepared, scale
 from model.views.answers import CapsuleAnswer, DataUrl, Inner, Number, Part, answer_fields
-from model.views.figure import draw_figure
+from model.views.figure import draw_figure, show_strip
 from model.views.net import Net, encode_picture
 from model.views.query import TargetQuery
 from model.views.view import View
@@ -167,34 +166,28 @@ async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> Nei
 
 def draw(answer: NeighboursAnswer, query: NeighboursQuery) -> bytes:  # noqa: ARG001
     """The image and its neighbours, and below them the prototypes."""
-    titles = [f"{neighbour.distance:.1f}" for neighbour in answer.neighbours]
+    titles = ["the image", *(f"{neighbour.distance:.1f}" for neighbour in answer.neighbours)]
+    images = [answer.image, *(neighbour.image for neighbour in answer.neighbours)]
     shares = [
         f"{100 * prototype.share:.0f} % ({prototype.distance:.1f})"
         for prototype in answer.prototypes
     ]
-    near = [answer.image, *(neighbour.image for neighbour in answer.neighbours)]
-    lines = [
-        list(zip(["the image", *titles], near, strict=True)),
-        list(zip(shares, [prototype.image for prototype in answer.prototypes], strict=True)),
-    ]
     what = f"training images of {answer.class_name}" + ", drawn from their poses" * answer.drawn
-    typical = f"typical nearest distance: {answer.typical_distance:.1f}"
-    heads = [
-        f"{what}, by the distance of their pose; {typical}",
-        "prototypes, with the share of images that each represents (and its distance)",
-    ]
-    columns = max(map(len, lines))
+    near_title = (
+        f"{what}, by the distance of their pose; "
+        f"typical nearest distance: {answer.typical_distance:.1f}"
+    )
+    columns = max(len(images), len(shares))
 
     def fill(figure: Figure) -> None:
-        halves = figure.subfigures(2, 1, squeeze=False)[:, 0]
-        for half, head, line in zip(halves, heads, lines, strict=True):
-            half.suptitle(head, x=0.01, ha="left", fontsize=9)
-            panels = half.subplots(1, columns, squeeze=False)[0]
-            for axes in panels:
-                axes.set_axis_off()
-            for axes, (title, pixels) in zip(panels, line, strict=False):
-                axes.imshow(enlarge(pixels, 1).convert("RGB"), interpolation="nearest")
-                axes.set_title(title, fontsize=8)
+        figure.set_layout_engine("constrained")
+        near, typical = figure.subfigures(2, 1, squeeze=False)[:, 0]
+        near.suptitle(near_title, x=0.01, ha="left", fontsize=9)
+        show_strip(near, images, titles, columns=columns)
+        title = "prototypes, with the share of images that each represents (and its distance)"
+        typical.suptitle(title, x=0.01, ha="left", fontsize=9)
+        prototypes = [prototype.image for prototype in answer.prototypes]
+        show_strip(typical, prototypes, shares, columns=columns)
 
     return draw_figure(fill, width_px=max(640, columns * _CELL_PX), height_px=2 * (_CELL_PX + 50))
 

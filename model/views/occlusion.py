@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from model.bundle import Manifest
-from model.canvas import enlarge
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Inner, Matrix, Number, answer_fields
-from model.views.figure import draw_figure
+from model.views.figure import draw_figure, show_image
 from model.views.net import Encoded, Net, encode_all
 from model.views.query import Index, TargetQuery
 from model.views.view import View
@@ -258,23 +257,18 @@ def draw(answer: OcclusionAnswer, query: OcclusionQuery) -> bytes:  # noqa: ARG0
 
         figure.set_layout_engine("constrained")
         left, right = figure.subplots(1, 2)
-        left.imshow(enlarge(image, 1).convert("RGB"), interpolation="nearest")
+        show_image(left, image, f"{answer.watched} of {answer.class_name}: {answer.value:.2f}")
         corner = (-0.5, -0.5)
         patch = Rectangle(corner, answer.patch, answer.patch, fill=False, edgecolor=_RISES)
         left.add_patch(patch)
-        title = f"{answer.watched} of {answer.class_name}: {answer.value:.2f}"
-        left.set_title(title, loc="left", fontsize=9)
-        right.imshow(enlarge(1 - _STROKE * dark, 1).convert("RGB"), interpolation="nearest")
         colours = ListedColormap([_FALLS, _RISES])
         shares = np.sqrt((np.abs(change) / FULL_CHANGE).clip(0, 1))
-        right.imshow(change > 0, cmap=colours, vmin=0, vmax=1, alpha=0.9 * shares)
         ends = f"orange: falls, to {change.min():+.2f}; blue: rises, to {change.max():+.2f}"
         if np.abs(change).max() < NO_CHANGE:
             ends = "nothing changes by 0.005 or more"
         scale = f"mean change; the colour is full at {FULL_CHANGE:g}"
-        right.set_title(f"{scale}\n{ends}", loc="left", fontsize=9)
-        for axes in (left, right):
-            axes.set(xticks=[], yticks=[])
+        show_image(right, 1 - _STROKE * dark, f"{scale}\n{ends}")
+        right.imshow(change > 0, cmap=colours, vmin=0, vmax=1, alpha=0.9 * shares)
 
     return draw_figure(fill, width_px=2 * _PANEL_PX, height_px=_PANEL_PX + 50)
 

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from model.bundle import Manifest
-from model.canvas import enlarge
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Inner, Number, Part, answer_fields
-from model.views.figure import draw_figure
+from model.views.figure import draw_figure, show_strip
 from model.views.net import Net, encode_picture
 from model.views.notes import untrained_absent_classes
 from model.views.query import PictureQuery
@@ -127,18 +126,12 @@ def draw(answer: RivalsAnswer, query: RivalsQuery) -> bytes:  # noqa: ARG001
         for rival in answer.classes
     ]
     images = [answer.input, *(rival.reconstruction for rival in answer.classes)]
-    shown = list(zip(["the image\n", *titles], images, strict=True))
-    columns = min(_IN_A_ROW, len(shown))
-    rows = -(-len(shown) // columns)
+    columns = min(_IN_A_ROW, len(images))
+    rows = -(-len(images) // columns)
 
     def fill(figure: Figure) -> None:
         figure.set_layout_engine("constrained")
-        panels = figure.subplots(rows, columns, squeeze=False)
-        for axes in panels.flat:
-            axes.set_axis_off()
-        for axes, (title, pixels) in zip(panels.flat, shown, strict=False):
-            axes.imshow(enlarge(pixels, 1).convert("RGB"), interpolation="nearest")
-            axes.set_title(title, loc="left", fontsize=8)
+        show_strip(figure, images, ["the image\n", *titles], columns=columns)
 
     return draw_figure(fill, width_px=columns * _CELL_PX, height_px=rows * (_CELL_PX + 30))
 

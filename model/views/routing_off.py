@@ -21,12 +21,11 @@ from pydantic import Field
 
 from model.bundle import Manifest
 from model.bundle.manifest import RoutingKind
-from model.canvas import enlarge
 from model.errors import NotOffered
 from model.outputs import EM_DECAY, ClassTrace
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Inner, Part, Vector, answer_fields
-from model.views.figure import draw_figure
+from model.views.figure import draw_figure, show_image
 from model.views.net import Encoded, Net
 from model.views.presence import most_present
 from model.views.query import TargetQuery
@@ -200,8 +199,7 @@ def draw(answer: RoutingOffAnswer, query: RoutingOffQuery) -> bytes:  # noqa: AR
     def fill(figure: Figure) -> None:
         figure.set_layout_engine("constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1, 4))
-        left.imshow(enlarge(answer.image, 1).convert("RGB"), interpolation="nearest")
-        left.set(xticks=[], yticks=[])
+        show_image(left, answer.image)
         for column, variant in enumerate(variants):
             at = np.arange(len(shown)) + (column - (len(variants) - 1) / 2) * width
             text = f"{variant.title}: {', '.join(variant.class_names)}"
