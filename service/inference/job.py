@@ -81,8 +81,6 @@ class Admission:
         """That of a job which comes now, from a client that has no other."""
         self._behind: dict[Hashable, float] = {}
         """The position behind all turns of a client that has jobs."""
-        self._changed = 0.0
-        """When the last result came, or the first row after there were none."""
 
     def __repr__(self) -> str:
         return f"Admission({self.waiting} of {self.limit} rows, {self.rate:.0f} rows/s)"
@@ -101,8 +99,6 @@ class Admission:
             ValueError: they would never fit. The caller has to bound its jobs.
         """
         self._check(job)
-        if not self.waiting:
-            self._changed = self._clock()
         job.waiting = job.cost
         self.waiting += job.cost
         self._jobs.add(job)
@@ -147,19 +143,16 @@ class Admission:
         most = math.ceil(job.cost / self._turn_rows) * int(self._turn_rows)
         return sum(min(other.waiting, most) for other in self._jobs)
 
-    def record_completed(self, job: Job, rows: int, seconds: float | None = None) -> None:
+    def record_completed(self, job: Job, rows: int, seconds: float) -> None:
         """Count rows of a job as computed.
 
         Args:
             job: whose.
             rows: how many.
-            seconds: that computing took; by default since the last result, or since rows wait.
+            seconds: that computing took, without those of waiting.
         """
-        now = self._clock()
-        seconds = now - self._changed if seconds is None else seconds
         self._rows = _MEMORY * self._rows + rows
         self._seconds = _MEMORY * self._seconds + seconds
-        self._changed = now
         self._position += rows / max(1, len(self._behind))
         self.record_found(job, rows)
 

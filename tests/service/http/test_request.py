@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,10 +15,9 @@ from service.errors import Problem, UnsupportedFormat, unwrap
 from service.http.context import Context
 from service.http.request import Request
 from service.inference.engine import Engine, open_engine
-from service.inference.job import Admission, Job, QueueFull
+from service.inference.job import QueueFull
 from service.pictures import ImageSpec
 from service.settings import Settings
-from tests.service.inference.gates import Clock
 
 FRAME = ImageSpec((1, 28, 28), "digit")
 Open = Callable[[], Request]
@@ -71,25 +68,6 @@ def test_a_full_queue_refuses_before_anything_is_decoded(begin: Open) -> None:
     begin().admit(3)
     with pytest.raises(QueueFull):
         begin().admit(1)
-
-
-def test_a_drawing_that_would_be_late_is_refused_at_once(begin: Open, context: Context) -> None:
-    """The deadline that counts is that of the end of the body, after the request began."""
-    now = time.monotonic()
-    clock = Clock()
-    clock.now = now - 100
-    drawing = Admission(8, clock=clock)
-    drawing.admit(first := Job(now))
-    clock.now = now
-    drawing.record_completed(first, 1)  # a hundred seconds for each
-    drawing.admit(Job(now))
-    context.drawing.admission = drawing
-    request = begin()
-    request.job.deadline = now + 60
-    with pytest.raises(QueueFull), ExitStack() as request.reservations:
-        request.admit(1)
-    request.release()
-    assert (0, 1) == (context.admission.waiting, drawing.waiting)
 
 
 def test_others_go_between_the_rows_of_a_large_request(begin: Open) -> None:

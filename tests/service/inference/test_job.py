@@ -27,7 +27,7 @@ def measured(admission: Admission, clock: Clock) -> Admission:
     """Where two rows leave in a second."""
     with admitted(admission, Job(0.0, cost=4)) as job:
         clock.now = 2.0
-        admission.record_completed(job, 4)
+        admission.record_completed(job, 4, 2.0)
     return admission
 
 
@@ -74,7 +74,7 @@ def test_a_job_that_fails_gives_its_places_back(admission: Admission, computed: 
 
     def fail() -> None:
         with admitted(admission, Job(0.0, cost=3)) as job:
-            admission.record_completed(job, computed)
+            admission.record_completed(job, computed, 1.0)
             assert 3 - computed == admission.waiting
             raise ValueError("poison")
 
@@ -86,8 +86,8 @@ def test_a_job_that_fails_gives_its_places_back(admission: Admission, computed: 
 def test_a_job_may_compute_more_than_it_foresaw(admission: Admission) -> None:
     """Its surplus frees no places of others."""
     with admitted(admission, Job(0.0, cost=2)), admitted(admission, Job(0.0, cost=1)) as job:
-        admission.record_completed(job, 3)
-        admission.record_completed(job, 1)
+        admission.record_completed(job, 3, 1.0)
+        admission.record_completed(job, 1, 1.0)
         assert 2 == admission.waiting
     assert 0 == admission.waiting
 
@@ -98,7 +98,7 @@ def test_the_rate_is_measured_while_rows_wait(measured: Admission, clock: Clock)
     clock.now += 100
     with admitted(measured, Job(0.0, cost=4)) as job:
         clock.now += 2
-        measured.record_completed(job, 4)
+        measured.record_completed(job, 4, 2.0)
     assert pytest.approx(2.0) == measured.rate
 
 
@@ -159,7 +159,7 @@ def test_a_client_s_further_jobs_wait_behind_a_turn_of_its_others() -> None:
         for job in jobs:
             stack.enter_context(admitted(admission, job))
         assert [0, 4, 6] == [job.position for job in jobs]
-        admission.record_completed(jobs[0], 4)
+        admission.record_completed(jobs[0], 4, 1.0)
         admission.queue(jobs[0])
         other = stack.enter_context(admitted(admission, Job(cost=1, client="b")))
         assert 7 == jobs[0].position
@@ -175,7 +175,7 @@ def test_no_job_waits_for_others_without_end() -> None:
         late = stack.enter_context(admitted(admission, Job(cost=1, client="a")))
         for number in range(100):
             with admitted(admission, Job(cost=1, client=number)) as job:
-                admission.record_completed(job, 1)
+                admission.record_completed(job, 1, 1.0)
         last = stack.enter_context(admitted(admission, Job(cost=1, client="b")))
     assert late.position < last.position
 
@@ -192,8 +192,7 @@ def test_refused_callers_come_back_one_after_the_other(
     admission = Admission(4, clock=clock)
     if rows_per_s:
         with admitted(admission, Job(0.0)) as job:
-            clock.now = 1 / rows_per_s
-            admission.record_completed(job, 1)
+            admission.record_completed(job, 1, 1 / rows_per_s)
     with admitted(admission, Job(0.0, cost=4)):
         waits = {refusal(admission, Job(0.0)).retry_after_s for _ in range(100)}
     assert shortest_s <= min(waits) < max(waits) <= longest_s
