@@ -7,12 +7,9 @@ ifneq ($(origin HOST),command line)
 HOST := $(or $(CAPSNET_HOST),127.0.0.1)
 endif
 PORT ?= $(or $(CAPSNET_PORT),8000)
-PRESET ?= mnist
-RUN ?= runs/$(PRESET)-1
-BUNDLE ?= $(PRESET)
 ARGS ?=
+FIRST = serve|test|check|docs|install-training|image|help-all
 CPU_VENV ?= runs/cpu
-SEEDS ?= 1 2 3
 REPLICAS ?= 1
 ENGINE ?= $(notdir $(shell command -v docker || command -v podman || echo docker))
 BASE ?= docker.io/library/python:3.13-slim
@@ -25,9 +22,12 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help install-training serve ray test test-cpu ray-test test-cuda check docs generate pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench attack lock sbom image image-test base-image clean
+.PHONY: help help-all install-training serve ray test test-cpu test-slow test-cuda check docs generate gpu fire bench attack lock sbom image image-test base-image
 
-help: ## Name the targets.
+help: ## Show the targets that most people need.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | grep -E '^($(FIRST)):' | sed -E 's/:.*## /\t/' | expand -t 20
+
+help-all: ## Show all targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 serve: $(VENV)/.serve site/index.html ## Serve the shipped bundles on http://HOST:PORT.
@@ -48,8 +48,8 @@ test-cpu: ## Run the service's tests where only the extra cpu and pytest are ins
 		--constraint constraints.txt --editable ".[cpu]" httpx pytest pytest-timeout
 	$(CPU_VENV)/bin/python -m pytest --timeout 300 tests/service tests/views/test_views.py $(ARGS)
 
-ray-test: $(VENV)/.dev ## Kill, roll out and resume on clusters of Ray; ten minutes.
-	$(BIN)/python -m pytest -m ray $(ARGS)
+test-slow: $(VENV)/.dev ## Run the tests that take minutes: training, faults, Ray, the whole test split over HTTP.
+	$(BIN)/python -m pytest -m "slow or faults or ray or release" $(ARGS)
 
 test-cuda: $(VENV)/.dev ## Run the tests that need a CUDA device; fails where there is none.
 	$(BIN)/python -c "from model.runtime.cuda import CudaDevice, CudaOptions; CudaDevice(CudaOptions())"
@@ -71,49 +71,17 @@ generate: $(VENV)/.dev ## Write what follows from the views: client, methods, ex
 	$(BIN)/python -m tools.examples
 	$(BIN)/python -m tools.docs_reference docs/reference
 
-pictures: $(VENV)/.dev ## Draw the figures of the docs, by the service.
-	$(BIN)/python -m tools.figures docs/pictures
-
-train: $(VENV)/.dev ## Train PRESET (ARGS="--final --seed 2 --resume ...").
-	$(BIN)/python -m training train $(PRESET) $(ARGS)
-
-train-seeds: $(VENV)/.dev ## Train PRESET with each of SEEDS at once, logs in runs/.
-	@mkdir -p runs; pids=; for seed in $(SEEDS); do \
-		$(BIN)/python -m training train $(PRESET) --seed $$seed $(ARGS) \
-			>runs/$(PRESET)-$$seed.log 2>&1 & pids="$$pids $$!"; \
-	done; status=0; for pid in $$pids; do wait $$pid || status=1; done; exit $$status
-
 gpu: $(VENV)/.dev ## Measure a GPU; tables and logs go to runs/gpu.
 	sh tools/gpu.sh $(BIN)/python $(ARGS)
 
-export: $(VENV)/.dev ## Write the bundle of RUN to model/bundles.
-	$(BIN)/python -m training export $(RUN) $(ARGS)
-
-evaluate: $(VENV)/.dev ## Score BUNDLE, a name or a folder, on the test split.
-	$(BIN)/python -m training evaluate $(BUNDLE) $(ARGS)
-
-faults: $(VENV)/.dev ## Stop, kill and starve processes under load; a quarter of an hour.
-	$(BIN)/python -m pytest tests/e2e/test_faults.py -m "faults or not faults" $(ARGS)
-
 fire: $(VENV)/.dev ## Load, faults and malice, with figures; half an hour.
 	$(BIN)/python -m tests.fire $(ARGS)
-
-slow: $(VENV)/.dev ## Train on three folders of pictures and follow the tutorials to their ends.
-	$(BIN)/python -m pytest tests/test_families.py tests/test_add_view.py tests/training/test_own_pictures.py \
-		tests/browser/test_drawing.py -m "slow" $(ARGS)
-
-release-check: $(VENV)/.dev ## Send the 10,000 test pictures over HTTP; expect evaluate's score.
-	@test -n "$$CAPSNET_DATA_DIR" || { echo "CAPSNET_DATA_DIR must name the data sets' folder"; exit 1; }
-	$(BIN)/python -m pytest -m release $(ARGS)
 
 lock: $(VENV)/.dev ## Write the digests of what images install; after a change of constraints.txt.
 	sh tools/lock.sh $(BIN)
 
 sbom: $(VENV)/.dev ## Write sbom-TARGET.cdx.json, what an image holds.
 	sh tools/sbom.sh $(BIN) $(TARGET)
-
-screenshot: $(VENV)/.dev ## Take the tutorial's picture of the page with Chromium.
-	$(BIN)/python -m tests.browser.screenshot docs/pictures/playground.png
 
 image: ## Build IMAGE for TARGET (cpu or gpu) with docker or podman (ARGS="--network host ...").
 	$(ENGINE) build --file docker/service.Dockerfile --target $(TARGET) --tag $(IMAGE) \
@@ -131,9 +99,6 @@ bench: $(VENV)/.dev ## Load this service and a plain FastAPI service in turn (AR
 
 attack: $(VENV)/.dev ## Attack a service of its own, about twelve minutes (ARGS="--case long-heads --json out.json ...").
 	$(BIN)/python -m tests.attack $(ARGS)
-
-clean: ## Remove the environment.
-	rm -rf $(VENV)
 
 # The gpu extra where an NVIDIA driver new enough for CUDA 13 answers, the cpu extra elsewhere.
 $(VENV)/.serve: pyproject.toml client/pyproject.toml constraints.txt tools/choose_extra.sh

@@ -120,7 +120,7 @@ def test_a_bundle_has_it(generated: Path) -> None:
 
 @pytest.mark.slow
 def test_the_page_leaves_all_tests_green(generated: Path) -> None:
-    """Those of the document, the views and the client too; `make slow` runs them."""
+    """Those of the document, the views and the client too; `make test-slow` runs them."""
     run(generated, "tools.examples")
     run(generated, "tools.docs_reference", "docs/reference")
     run(generated, "mypy")

@@ -56,7 +56,7 @@ NOT_RUN = {
     "mv bundles/mnist": "is what tests/e2e/test_workers.py does",
     ".venv/bin/pre-commit install": "would change the repository's hooks",
     "python -m benchmarks.cuda": "needs a GPU",
-    "python -m deploy.ray.score": "is what tests/deploy/ray does with `make ray-test`",
+    "python -m deploy.ray.score": "is what tests/deploy/ray does with `make test-slow`",
     "serve ": "as above",
     "uvicorn --factory": "is what tests/e2e/test_starting.py does",
 }
@@ -241,7 +241,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         train, export, score, *_ = (
             shlex.split(line.removeprefix(TRAINING)) for line in commands(OWN_PICTURES, TRAINING)
         )
-        # 90 steps in place of 900; `make slow` trains for as long as people do
+        # 90 steps in place of 900; `make test-slow` trains for as long as people do
         CliRunner().invoke(app, [*train, "--set", "epochs=20"], catch_exceptions=False)
         exported = CliRunner().invoke(app, export, catch_exceptions=False)
         (folder / "export.txt").write_text(exported.output)

@@ -155,7 +155,7 @@ def test_the_claim_can_be_filled() -> None:
     assert not mount.get("readOnly")
     assert RESTRICTED == container["securityContext"]
     assert pod["spec"]["securityContext"]["runAsNonRoot"]
-    page = (ROOT / "docs" / "how-to" / "own-bundle.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
     copied = f"cp bundles/shapes {pod['metadata']['name']}:{mount['mountPath']}/shapes"
     assert copied in page
     assert "deploy/kubernetes/fill.yaml" in page
@@ -169,7 +169,7 @@ def test_the_page_on_own_bundles_sets_the_default_model(
     overlay: str,
 ) -> None:
     """Its lines, added to an overlay with the volume, make a service of one's own bundle."""
-    page = (ROOT / "docs" / "how-to" / "own-bundle.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     added = yaml.safe_load(text)
     folder = Path(shutil.copytree(MANIFESTS, tmp_path / "kubernetes"))
@@ -232,8 +232,8 @@ def test_a_pod_may_do_nothing(shipped: Objects) -> None:
 
 
 def measured_mib(row: str) -> int:
-    """What docs/how-to/tune.md says a process takes."""
-    page = (ROOT / "docs" / "how-to" / "tune.md").read_text()
+    """What docs/how-to/scale.md says a process takes."""
+    page = (ROOT / "docs" / "how-to" / "scale.md").read_text()
     found = re.search(rf"^\| {row} \| (\d+) MiB ", page, re.MULTILINE)
     assert found
     return int(found[1])

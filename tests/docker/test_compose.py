@@ -158,7 +158,7 @@ def test_pictures_are_where_the_page_trains_on_them(services: dict[str, Any]) ->
     """The folder of the host is in the working folder of the image, and cannot be changed."""
     dockerfile = (ROOT / "docker" / "training.Dockerfile").read_text()
     (workdir,) = re.findall(r"^WORKDIR (/capsnet)$", dockerfile, re.MULTILINE)
-    page = (ROOT / "docs" / "how-to" / "own-bundle.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
     (folder,) = re.findall(r"training train pictures --data (\w+)$", page, re.MULTILINE)
     mounted = f"${{PICTURES_DIR:-/dev/null}}:{workdir}/{folder}:ro"
     assert mounted in services["training"]["volumes"]
@@ -166,7 +166,7 @@ def test_pictures_are_where_the_page_trains_on_them(services: dict[str, Any]) ->
 
 def test_own_bundles_are_served_as_the_page_says() -> None:
     """From a folder of the host or from the volume that `export` fills, with the default model."""
-    page = (ROOT / "docs" / "how-to" / "own-bundle.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
     lines = re.findall(r"^BUNDLES_DIR=(\S+) CAPSNET_DEFAULT_MODEL=(\w+) ", page, re.MULTILINE)
     assert [("./bundles", "shapes"), ("bundles", "shapes")] == lines
     command = find_compose(newest=False)

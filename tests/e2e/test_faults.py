@@ -1,4 +1,4 @@
-"""What callers see of real faults. `make faults` runs all of it, `make test` the short form."""
+"""What callers see of real faults. `make test-slow` runs all of it, `make test` the short form."""
 
 from __future__ import annotations
 
@@ -418,7 +418,7 @@ def ends_clean(process: subprocess.Popen[bytes], settings: dict[str, str]) -> in
 
 
 def each_moment(*short: float) -> pytest.MarkDecorator:
-    """Of six seconds; those of the short form, and the others for `make faults`."""
+    """Of six seconds; those of the short form, and the others for `make test-slow`."""
     others = [moment for step in range(60) if (moment := step / 10) not in short]
     late = [pytest.param(one, marks=pytest.mark.faults) for one in others]
     return pytest.mark.parametrize("delay_s", [*short, *late])
