@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from model.runtime.runtime import BATCH_ROWS
 from training.graphs import round_weights, write_graphs
 from training.recipes import PRESETS
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "full": PRESETS["mnist"].network,
     "compact": PRESETS["mnist-compact"].network,
     "clothes": PRESETS["fashion-mnist-compact"].network,

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -80,7 +80,7 @@ def compare(
     table = Table("network", *found[REFERENCE], title=f"one CPU thread, {rounds} rounds")
     for name, cells in found.items():
         table.add_row(
-            name, *(f"{one:,}" if isinstance(one, int) else one for one in cells.values())
+            name, *(f"{one:,}" if isinstance(one, int) else str(one) for one in cells.values())
         )
     Console(width=160).print(table)
     if write:
@@ -153,7 +153,7 @@ def _train(recipe: Recipe) -> float:
 @torch.no_grad()
 def _network(recipe: Recipe) -> Network:
     torch.manual_seed(0)
-    network: Any = build(recipe.network).eval()
+    network: Network = build(recipe.network).eval()
     fold_norms(network)
     round_weights(network)
     return network

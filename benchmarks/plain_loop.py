@@ -6,6 +6,8 @@ class except one set to zero, Adam as it comes. Batches are given, so making the
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -50,7 +52,8 @@ class PlainLoop:
             error = self.decoder(masked) - layers[:, place].flatten(1)
             reconstruction = reconstruction + (error**2).mean()
         self.optimiser.zero_grad()
-        (margin + self._mse_weight * reconstruction).backward()
+        loss: Any = margin + self._mse_weight * reconstruction
+        loss.backward()
         self.optimiser.step()
         return torch.stack((margin, reconstruction)).detach()
 
@@ -58,7 +61,7 @@ class PlainLoop:
 @torch.no_grad()
 def _decoder_of(network: DynamicCapsNet) -> nn.Sequential:
     """The same decoder, with the same weights, fed (N, K * D)."""
-    ours = network.decoder
+    ours: Any = network.decoder
     first = nn.Linear(ours.class_weight.shape[0] * ours.class_weight.shape[1], len(ours.class_bias))
     first.weight.copy_(ours.class_weight.flatten(0, 1).T)
     first.bias.copy_(ours.class_bias)
@@ -69,4 +72,5 @@ def _decoder_of(network: DynamicCapsNet) -> nn.Sequential:
 
 
 def _linears(network: DynamicCapsNet) -> tuple[nn.Linear, nn.Linear]:
-    return network.decoder.hidden, network.decoder.pixels
+    decoder: Any = network.decoder
+    return decoder.hidden, decoder.pixels

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ class StraightforwardCapsNet(nn.Module):
     def __init__(self, config: DynamicConfig) -> None:
         super().__init__()
         c = self.config = config
-        (first,) = c.stem
+        first: Any = c.stem[0]
         self.conv = nn.Conv2d(c.channels, first.channels, first.kernel, first.stride)
         channels = c.primary_types * c.primary_dim
         self.primary = nn.Conv2d(first.channels, channels, c.primary_kernel, c.primary_stride)

@@ -27,7 +27,18 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "tutorial" / "add-view.md"
-COPIED = ("client", "deploy", "docs", "model", "research", "service", "tests", "tools", "training")
+COPIED = (
+    "benchmarks",
+    "client",
+    "deploy",
+    "docs",
+    "model",
+    "research",
+    "service",
+    "tests",
+    "tools",
+    "training",
+)
 FOUR = SAMPLES / "4.png"
 browser = of_browsers.browser
 

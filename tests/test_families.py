@@ -214,7 +214,7 @@ def test_the_page_leaves_lint_green(edited: Path) -> None:
 
 
 def test_the_page_leaves_tests_green(edited: Path) -> None:
-    """Those of networks, recipes and documentation; `make test-slow` runs those of exported graphs."""
+    """Those of networks, recipes and documentation. `make test-slow` runs the slow ones."""
     tests = ("tests/model/capsnet", "tests/training/test_recipes.py", "tests/test_docs.py")
     registry = "tests/test_families.py::test_the_registry_is_as_it_was"
     words = "(linear or registered or registry) and not loaded"

@@ -45,9 +45,10 @@ def call(client: TestClient, method: str, path: str, operation: Json, **body: An
     content = operation.get("requestBody", {}).get("content")
     body = body or ({"json": content["application/json"]["example"]} if content else {})
     headers = {"X-API-Key": ADMIN_KEY, **body.pop("headers", {})}
-    return client.request(
+    answer: Response = client.request(
         method, path.format(**given["path"]), params=given["query"], headers=headers, **body
     )
+    return answer
 
 
 def shorten(value: Any) -> Any:
@@ -68,7 +69,7 @@ def main() -> None:
     from starlette.testclient import TestClient  # noqa: PLC0415  warns that httpx2 is newer
 
     examples = json.loads(EXAMPLES.read_text())
-    settings = Settings(device="cpu", threads=1, admin_keys=(SecretStr(ADMIN_KEY),))
+    settings = Settings(device="cpu", threads=1, admin_keys=(SecretStr(ADMIN_KEY),))  # type: ignore[call-arg]
     app = create_app(settings, open_engine(load_runtimes(settings)))
     with TestClient(app, base_url="http://localhost") as client:
         app.state.reload = partial(no_reload, app)

@@ -36,7 +36,7 @@ OF_PAIR = {
 def save_all(folder: Path) -> None:
     """Ask for every figure and keep it."""
     models = ("mnist", "mnist-attention", "mnist-compact", "multimnist-attention")
-    settings = Settings(device="cpu", threads=1, models=models)
+    settings = Settings(device="cpu", threads=1, models=models)  # type: ignore[call-arg]
     picture = (SAMPLES / "4.png").read_bytes()
     headers = {"Content-Type": "image/png", "Accept": "image/png"}
     with TestClient(

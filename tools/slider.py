@@ -60,6 +60,6 @@ def _frame(answer: dict[str, Any], picture: bytes, moved: int, step: int) -> Ima
         draw.text((left, y), f"{dim} \N{MIDDLE DOT} {meaning['effect']}", INK, font(14))
         draw.text((left + _TRACK, y), signed(delta), INK, font(14), anchor="ra")
         draw.line((left, y + 28, left + _TRACK, y + 28), _GREY, 3)
-        x = left + _TRACK * (0.5 + 2 * delta)
-        draw.ellipse((x - 7, y + 21, x + 7, y + 35), colour)
+        knob = left + _TRACK * (0.5 + 2 * delta)
+        draw.ellipse((knob - 7, y + 21, knob + 7, y + 35), colour)
     return frame
