@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from itertools import pairwise
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from model.bundle import MANIFEST, NEIGHBOURS, NOVELTY
 from model.bundle.samples import INDEX, SAMPLES
@@ -63,6 +64,51 @@ def take_memory(folder: Path, values: int = 2_000_000_000) -> None:
         helper.make_node("Add", ["images", "sum"], ["presence"]),
     ]
     _write_graph(folder, nodes, [])
+
+
+def take_memory_when_bright(folder: Path, values: int = 2_000_000_000) -> None:
+    """A graph that answers a black image, and asks for 8 GB for a white one."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["count"], ["zeros"]),
+        helper.make_node("ReduceSum", ["zeros"], ["sum"], keepdims=0),
+    ]
+    _write_bright_graph(folder, nodes, values)
+
+
+def loop_when_bright(folder: Path, steps: int = 10**12) -> None:
+    """A graph that answers a black image, and never a white one."""
+    tensor = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["goes"]),
+            helper.make_node("Add", ["total", "total"], ["twice"]),
+        ],
+        "body",
+        [
+            tensor("step", TensorProto.INT64, []),
+            tensor("go", TensorProto.BOOL, []),
+            tensor("total", TensorProto.FLOAT, []),
+        ],
+        [tensor("goes", TensorProto.BOOL, []), tensor("twice", TensorProto.FLOAT, [])],
+    )
+    loop = helper.make_node("Loop", ["steps", "", "most"], ["sum"], body=body)
+    _write_bright_graph(folder, [loop], steps)
+
+
+def drop_pca(folder: Path) -> None:
+    """What a pose explains, without the share of PCA that it is compared with."""
+    explained = json.loads((folder / MANIFEST).read_text())["explained"]
+    sign(folder, explained={**explained, "pca": {"1": 0.5}})
+
+
+def write_recipe_as_text(folder: Path) -> None:
+    """A recipe that is no object."""
+    sign(folder, training={"recipe": "x"})
+
+
+def add_pipe(folder: Path) -> None:
+    """A pipe that nobody writes to."""
+    os.mkfifo(folder / "pipe")
 
 
 def inflate_manifest(folder: Path, size: int = 12_000_000) -> None:
@@ -165,6 +211,11 @@ HOSTILE: dict[str, Change] = {
         double_functions,
         add_nodes,
         take_memory,
+        take_memory_when_bright,
+        loop_when_bright,
+        drop_pca,
+        write_recipe_as_text,
+        add_pipe,
         inflate_manifest,
         add_nan,
         add_infinity,
@@ -206,5 +257,47 @@ def _write_graph(
     presence = helper.make_tensor_value_info("presence", TensorProto.FLOAT, shape)
     graph = helper.make_graph(nodes, "encoder", [images], [presence])
     network = helper.make_model(graph, opset_imports=_opsets(), functions=functions, ir_version=8)
+    (folder / ENCODER).write_bytes(network.SerializeToString())
+    sign(folder)
+
+
+def _write_bright_graph(folder: Path, nodes: list[onnx.NodeProto], most: int) -> None:
+    """Write an encoder whose nodes make `sum` of a number that is 0 for a black image.
+
+    It is `most` for a white image: `count`, (1,), and `steps`, a scalar, both int64.
+    """
+    constants = {
+        "scale": np.array(most, np.float32),
+        "one": np.array([1], np.int64),
+        "classes": np.array([1, 10], np.int64),
+        "numbers": np.array([1, 1, 16], np.int64),
+        "last": np.array([2], np.int64),
+    }
+    before = [
+        helper.make_node("ReduceMax", ["images"], ["most"], keepdims=0),
+        helper.make_node("Mul", ["most", "scale"], ["scaled"]),
+        helper.make_node("Cast", ["scaled"], ["steps"], to=TensorProto.INT64),
+        helper.make_node("Reshape", ["steps", "one"], ["count"]),
+    ]
+    after = [
+        helper.make_node("Add", ["images", "sum"], ["changed"]),
+        helper.make_node("GlobalAveragePool", ["changed"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["mean"]),
+        helper.make_node("Tile", ["mean", "classes"], ["presence"]),
+        helper.make_node("Unsqueeze", ["presence", "last"], ["column"]),
+        helper.make_node("Tile", ["column", "numbers"], ["poses"]),
+    ]
+    tensor = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [*before, *nodes, *after],
+        "encoder",
+        [tensor("images", TensorProto.FLOAT, ["n", 1, 28, 28])],
+        [
+            tensor("presence", TensorProto.FLOAT, ["n", 10]),
+            tensor("poses", TensorProto.FLOAT, ["n", 10, 16]),
+        ],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    network = helper.make_model(graph, opset_imports=_opsets(), ir_version=8)
     (folder / ENCODER).write_bytes(network.SerializeToString())
     sign(folder)
