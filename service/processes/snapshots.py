@@ -185,6 +185,8 @@ def _copy_bundle(source: Path, target: Path, most: int) -> int:
     files = [path for path in files if not path.is_dir()]
     for path in files:
         _check_inside(path, path, folder)
+        if not path.is_file():
+            raise OSError(f"{path} is not a regular file")
     _check_size(source, sum(path.stat().st_size for path in files), most, target)
     (target / SAMPLES).mkdir(parents=True)
     for path in files:

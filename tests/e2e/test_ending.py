@@ -168,7 +168,7 @@ def test_a_pipe_holds_up_no_reload(start_service: Start, tmp_path: Path) -> None
     os.mkfifo(tmp_path / "mnist-compact" / "pipe")
     answer = client.post("/models/reload", headers={"X-API-Key": "a-key-of-tests-alone"})
     assert not answer.is_success
-    assert "Not a regular file" in answer.text
+    assert "pipe is not a regular file" in answer.text
     process.send_signal(signal.SIGTERM)
     assert 0 == process.wait(timeout=20)
 
