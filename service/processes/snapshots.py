@@ -8,6 +8,7 @@ import hashlib
 import logging
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -185,7 +186,7 @@ def _copy_bundle(source: Path, target: Path, most: int) -> int:
     files = [path for path in files if not path.is_dir()]
     for path in files:
         _check_inside(path, path, folder)
-        if not path.is_file():
+        if not stat.S_ISREG(path.stat().st_mode):
             raise OSError(f"{path} is not a regular file")
     _check_size(source, sum(path.stat().st_size for path in files), most, target)
     (target / SAMPLES).mkdir(parents=True)
