@@ -9,14 +9,14 @@ import re
 import sys
 import time
 import warnings
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
 from io import UnsupportedOperation
-from threading import Event, RLock, Thread
+from logging.handlers import QueueHandler, QueueListener
+from queue import Full, Queue
 from typing import Any, Literal, TextIO
 
 LogFormat = Literal["text", "json"]
@@ -55,67 +55,61 @@ def configure(
     warnings.filterwarnings("ignore", module=r"PIL\.")  # one for each odd tag of a picture
 
 
-class Lines(logging.Handler):
-    """Writes events on a thread of its own, so that no request waits for a slow reader of the log.
+class Lines(QueueHandler):
+    """Has events written by another thread, so that no request waits for a slow reader of the log.
 
-    Lines of `_PERIOD_S` are written together, and those of answers are formatted then. Between two
-    inferences, each would take several times as long, because the processor's caches are cold.
     Beyond `MAX_LINES` that wait, further ones are dropped, and their number is written.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__()
-        self._stream, self._dropped = stream, 0
-        self._lines: deque[str | logging.LogRecord] = deque()
-        self._some, self._urgent, self._written = Event(), Event(), Event()
-        self._written.set()
-        self._queueing = RLock()  # never held while a line is written
-        Thread(target=self._write, name="log", daemon=True).start()
+    queue: Queue[str]
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record to be written."""
-        if len(self._lines) >= MAX_LINES:
-            self._dropped += 1
-            return
-        record.request_id = request_id.get()
-        # Others may hold what changes, or what has to be freed.
-        line = record if record.name == ACCESS.name else self._line(record)
-        with self._queueing:
-            self._written.clear()
-            self._lines.append(line)
-        if not self._some.is_set():
-            self._some.set()
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(Queue(MAX_LINES))
+        self._writer = Writer(self.queue, stream)
+        self._writer.start()
+
+    def prepare(self, record: logging.LogRecord) -> str:
+        """The text of a record, at once: others may hold what changes, or what has to be freed."""
+        return self.format(record)
+
+    def enqueue(self, line: str) -> None:  # type: ignore[override]  # what `prepare` returns
+        """Queue a line to be written, if there is room."""
+        try:
+            self.queue.put_nowait(line)
+        except Full:
+            self._writer.dropped += 1
 
     def flush(self) -> None:
         """Wait until all is written, but not for long."""
-        self._urgent.set()
-        self._written.wait(_FLUSH_S)
-        self._urgent.clear()
+        with self.queue.all_tasks_done:
+            self.queue.all_tasks_done.wait_for(lambda: not self.queue.unfinished_tasks, _FLUSH_S)
 
-    def _write(self) -> None:
-        while self._some.wait():
-            self._urgent.wait(_PERIOD_S)
-            self._some.clear()
-            waiting = [self._lines.popleft() for _ in range(len(self._lines))]
-            lines = [line if isinstance(line, str) else self._line(line) for line in waiting]
-            if self._dropped:
-                lines.append(f"{self._dropped} lines were dropped: nobody read them")
-                self._dropped = 0
-            with suppress(OSError, ValueError):  # it was closed
-                self._put("".join(f"{line}\n" for line in lines if line))
-            with self._queueing:
-                if not self._lines:
-                    self._written.set()
 
-    def _line(self, record: logging.LogRecord) -> str:
-        """The text of a record; empty if it cannot be formatted."""
-        try:
-            return self.format(record)
-        except Exception:  # noqa: BLE001  as other handlers do
-            self.handleError(record)
-            return ""
+class Writer(QueueListener):
+    """Writes the lines of `_PERIOD_S` together.
 
-    def _put(self, text: str) -> None:
+    Between two inferences, each would take several times as long, because the processor's caches
+    are cold.
+    """
+
+    def __init__(self, queue: Queue[str], stream: TextIO) -> None:
+        super().__init__(queue)
+        self._lines, self._stream = queue, stream
+        self.dropped = 0
+        """Lines that found no room."""
+
+    def handle(self, line: str) -> None:  # type: ignore[override]  # what `Lines` queues
+        """Write a line, and those that follow soon."""
+        time.sleep(_PERIOD_S)
+        lines = [line, *(self._lines.get() for _ in range(self._lines.qsize()))]
+        dropped, self.dropped = self.dropped, 0
+        note = f"{dropped} lines were dropped: nobody read them\n" if dropped else ""
+        with suppress(OSError, ValueError):  # it was closed
+            self._write("".join(f"{line}\n" for line in lines) + note)
+        for _ in lines[1:]:  # the listener counts the first one
+            self._lines.task_done()
+
+    def _write(self, text: str) -> None:
         """Write without the stream's buffer, whose lock would delay the end of the process."""
         try:
             number = self._stream.fileno()
@@ -134,7 +128,7 @@ def _add(fields: Mapping[str, str], record: logging.LogRecord) -> bool:
 
 def _context(record: logging.LogRecord) -> dict[str, Any]:
     """The request's id and the event's fields, where there are any."""
-    name = getattr(record, "request_id", None) or request_id.get()
+    name = request_id.get()
     fields = getattr(record, "fields", {})
     return {"request_id": name, **fields} if name else fields
 
@@ -142,26 +136,16 @@ def _context(record: logging.LogRecord) -> dict[str, Any]:
 class TextFormatter(logging.Formatter):
     """A sentence, then the request's id and the event's fields as name=value."""
 
-    _second = 0
-    _time = ""
-
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as text."""
         context = "".join([f" {key}={value}" for key, value in _context(record).items()])
-        head = f"{self._format_time(record)} {record.levelname} {record.name}"
+        head = f"{self.formatTime(record)} {record.levelname} {record.name}"
         line = f"{head}: {record.getMessage()}{context}"
         if not line.isprintable():  # a client's words cannot forge a line
             line = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), line)
         if record.exc_info:
             line += f"\n{self.formatException(record.exc_info)}"
         return line
-
-    def _format_time(self, record: logging.LogRecord) -> str:
-        """The time of a record. The text of a second is made once."""
-        if int(record.created) != self._second:
-            self._second = int(record.created)
-            self._time = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._second))
-        return f"{self._time},{int(record.msecs):03d}"
 
 
 class JsonFormatter(logging.Formatter):
