@@ -20,7 +20,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from service.inference.job import Closed
@@ -88,7 +87,7 @@ class ForkServer:
 
     def start(self) -> None:
         """Start the fork server, if it does not run. It is ready some tenths of a second later."""
-        if self.pid and not _is_stopped(self.pid):
+        if self.pid:
             return
         self.close()
         self._control, its = socket.socketpair()
@@ -281,13 +280,6 @@ def _clean_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if name in _KEPT or name.startswith(_KEPT_PREFIXES)
     }
-
-
-def _is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, so that it would never answer; Linux only."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "tT"
-    return False
 
 
 async def _receive(connection: socket.socket, size: int) -> bytearray:

@@ -143,16 +143,6 @@ def test_arrays_are_read_without_pillow(slope: NDArray[np.uint8]) -> None:
         decode(content.getvalue(), max_pixels=900)
 
 
-def test_grey_with_alpha_lies_on_white() -> None:
-    """Transparent pixels are white for networks of photographs."""
-    pixels = np.zeros((9, 9, 2), np.uint8)
-    pixels[:4, :, 1] = 255
-    content = io.BytesIO()
-    Image.fromarray(pixels, "LA").save(content, "PNG")
-    image = prepare(decode(content.getvalue(), max_pixels=AMPLE).picture, (1, 9, 9), rule="crop")
-    assert [0, 1] == [image.image[0, 0, 0], image.image[0, 8, 0]]
-
-
 @pytest.mark.parametrize(
     ("size", "expected"),
     [

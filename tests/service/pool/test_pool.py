@@ -156,6 +156,21 @@ async def test_a_process_that_is_killed_is_not_its_task_s_fault() -> None:
 
 
 @scenario
+async def test_callers_take_turns() -> None:
+    """One task of another caller does not wait for all of a caller of many."""
+    async with opened() as (pool, _):
+        ended = list[str]()
+
+        async def ask(owner: str) -> None:
+            open_meter(owner)
+            await pool.run(AMPLE_S, time.sleep, 0.05)
+            ended.append(owner)
+
+        await asyncio.gather(*(asyncio.create_task(ask(owner)) for owner in "aaaab"))
+        assert "b" == ended[1]
+
+
+@scenario
 async def test_a_task_is_charged_for_its_cpu_time() -> None:
     """Not for the time that it sleeps, as it does while the machine is busy with others."""
     async with opened() as (pool, _):
@@ -199,34 +214,6 @@ async def test_a_process_that_was_killed_while_idle_takes_no_task() -> None:
         os.kill(idle, signal.SIGKILL)
         await until_gone(idle)
         assert idle != await pool.run(AMPLE_S, os.getpid)
-
-
-@scenario
-async def test_a_fork_server_that_ends_before_it_forks_is_no_crash() -> None:
-    """It is asked for a process and killed: the task is at no fault."""
-    async with opened() as (pool, fork_server):
-        asking = asyncio.create_task(pool.run(AMPLE_S, os.getpid))
-        await asyncio.sleep(0)
-        os.kill(fork_server.pid, signal.SIGKILL)
-        with pytest.raises(Closed):
-            await asking
-        assert 1 == await pool.run(AMPLE_S, int, "1")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="proc(5)")
-@scenario
-async def test_a_fork_server_that_is_stopped_is_replaced() -> None:
-    """As soon as a process is needed that it would never fork."""
-    async with opened() as (pool, fork_server):
-        idle, parent = await pool.run(AMPLE_S, os.getpid), fork_server.pid
-        os.kill(idle, signal.SIGKILL)
-        await until_gone(idle)
-        os.kill(parent, signal.SIGSTOP)
-        async with asyncio.timeout(LIMIT_S):
-            while state(parent) != "T":  # noqa: ASYNC110  other processes set no event
-                await asyncio.sleep(0.01)
-        assert idle != await pool.run(AMPLE_S, os.getpid)
-        assert parent != fork_server.pid
 
 
 def test_processes_inherit_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:

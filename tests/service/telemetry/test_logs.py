@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import os
-import sys
 import threading
 import time
 import warnings
@@ -51,20 +50,6 @@ def test_text_ends_with_id_and_fields() -> None:
     finally:
         logs.request_id.reset(token)
     assert line.endswith(": done request_id=abc status=200")
-
-
-def test_text_begins_with_local_time_level_and_logger() -> None:
-    """As Python's own format does; an exception follows in lines of its own."""
-    try:
-        int("broken")
-    except ValueError:
-        fault = sys.exc_info()
-    own = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    formatter = logs.TextFormatter()
-    for created in (1.25, 1.5, 3600.0):
-        record = logging.LogRecord("a", logging.ERROR, "", 0, "%s", ("é",), fault)
-        record.created, record.msecs = created, 1000 * (created % 1)
-        assert own.format(record) == formatter.format(record)
 
 
 def test_words_of_others_stay_in_their_line() -> None:
@@ -122,16 +107,6 @@ def test_a_page_load_is_one_line(client: TestClient, caplog: pytest.LogCaptureFi
     text = client.get("/metrics").text
     assert 'capsnet_requests_total{method="GET",route="/static",status="200"}' in text
     assert "main.js" not in text
-
-
-def test_a_path_that_there_is_not_is_an_unknown_route(
-    client: TestClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What was asked for stays out of the log."""
-    with caplog.at_level(logging.INFO, logger="service.access"):
-        client.get("/wp-admin.php")
-    lines = [one.getMessage() for one in caplog.records if one.name == "service.access"]
-    assert ["GET unknown route 404"] == lines
 
 
 def test_server_timing_tells_where_the_time_went(client: TestClient, digits: list[bytes]) -> None:
