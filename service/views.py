@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, create_model
 
 from model.bundle import Manifest
 from model.preprocess import Prepared
+from model.preprocess.picture import MAX_TIMES
 from model.views import all_views
 from model.views.query import PictureQuery, ViewQuery
 from model.views.view import View
@@ -206,7 +207,7 @@ async def _read_pictures(
     )
     uploads = await _read_uploads(view, spec, request)
     files = sum(not isinstance(upload, Problem) for upload in uploads)
-    rows, size = view.cost(asked.rows(manifest), files), _size(uploads, spec)
+    rows, size = view.cost(asked.rows(manifest), files), relative_size(uploads, spec)
     request.admit(rows, files=len(uploads), price=price, size=size)
     prepared = await request.decode(uploads, spec)
     if view.pictures[1] is not None or len(prepared) == 1:
@@ -227,11 +228,15 @@ async def _read_uploads(
     return uploads if most else [*await request.context.decode_pools.weigh(uploads, spec)]
 
 
-def _size(uploads: Sequence[Upload | Weighed], spec: ImageSpec) -> int:
-    """How many times the network's pixels the files have on average, where they keep their size."""
+def relative_size(uploads: Sequence[Upload | Weighed], spec: ImageSpec) -> int:
+    """How many times the network's pixels the files have on average, where they keep their size.
+
+    Files that are scaled, or that are too large for `fit=none`, cost no more than others.
+    """
     files = [upload.header for upload in uploads if isinstance(upload, Weighed)]
-    if not (spec.any_size and files):
+    if not (spec.any_size and spec.fit == "none" and files):
         return 1
     _, height, width = spec.shape
-    pixels = sum(header.width * header.height for header in files)
+    most = MAX_TIMES * height * width
+    pixels = sum(min(most, header.width * header.height) for header in files)
     return max(1, math.ceil(pixels / (len(files) * height * width)))
