@@ -17,6 +17,8 @@ import numpy as np
 from research.rows import Row
 
 _DIGITS = 12
+_OFF = {"pose": "routed"}
+"""Values of settings that were added later and change nothing."""
 _ROOT = Path(__file__).parents[1]
 _CODE = (
     "model/capsnet/**/*.py",
@@ -33,8 +35,8 @@ _CODE = (
 def recipe_digest(row: Row) -> str:
     """Return 12 hexadecimal digits of what a row is trained by, apart from seed and budget.
 
-    Settings that are off (zero, empty or false) are left out, so that a new setting which is off
-    changes no digest.
+    Settings that are off (zero, empty, false or in `_OFF`) are left out. So a new setting that is
+    off changes no digest.
     """
     recipe = row.recipe.to_dict()
     for decided_by_the_budget in ("name", "epochs"):
@@ -85,7 +87,8 @@ def _digest(text: str) -> str:
 
 def _without_off(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_off(one) for key, one in value.items() if one}
+        kept = {key: one for key, one in value.items() if one and _OFF.get(key) != one}
+        return {key: _without_off(one) for key, one in kept.items()}
     if isinstance(value, (list, tuple)):
         return [_without_off(one) for one in value]
     return value

@@ -139,9 +139,8 @@ def cnn(recipe: Recipe, stem: tuple[StemLayer, ...], **changes: Any) -> Recipe:
     )
 
 
-def _digits(**changes: Any) -> dict[tuple[str, str], Recipe]:
+def _digits() -> dict[tuple[str, str], Recipe]:
     """All families on images of 28x28 pixels."""
-    changes = {"shift_px": 2, "average_decay": 0.999} | changes
     shared_capsules = replace(SHARED, network=SharedConfig(decoder_hidden=(256, 512)))
     recipes = {
         **attention(ATTENTION),
@@ -150,7 +149,9 @@ def _digits(**changes: Any) -> dict[tuple[str, str], Recipe]:
         ("cnn", "large"): cnn(ATTENTION, LARGE_CNN),
         ("cnn", "small"): cnn(ATTENTION, SMALL_CNN),
     }
-    return {key: replace(recipe, **changes) for key, recipe in recipes.items()}
+    return {
+        key: replace(recipe, shift_px=2, average_decay=0.999) for key, recipe in recipes.items()
+    }
 
 
 def _only(recipes: dict[tuple[str, str], Recipe], *kept: str) -> dict[tuple[str, str], Recipe]:
@@ -182,7 +183,6 @@ def _assemblies() -> dict[tuple[str, str], Recipe]:
 
 
 _FEWER_CELLS = (Conv(32, 5, 2), Conv(64, 3, 2))
-_FASHION: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True}
 
 SETS = {
     "mnist": Set("MNIST", _digits(), 180_000, {"plain": "error, %"}),
@@ -199,13 +199,6 @@ SETS = {
         40_000,
         {"plain": "error, %"},
         row={"training_images": 100},
-    ),
-    "few-1000": Set(
-        "MNIST, 1,000 training images",
-        _only(_digits(), "attention", "dynamic", "cnn"),
-        40_000,
-        {"plain": "error, %"},
-        row={"training_images": 1000},
     ),
     "pairs": Set(
         "overlapping digits",
@@ -225,17 +218,6 @@ SETS = {
         {NEW_AZIMUTHS: "new azimuths, %", FAMILIAR: "familiar azimuths, %"},
         FIVE,
         {"protocol": "azimuths", "stop_percent": 1.0},
-    ),
-    "fashion": Set(
-        "Fashion-MNIST",
-        {
-            key: recipe
-            for key, recipe in _digits(**_FASHION).items()
-            if key[0] != "shared" and key[1] != "small"
-        },
-        180_000,
-        {"plain": "error, %"},
-        THREE,
     ),
 }
 
