@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -47,7 +46,6 @@ from training.state import (
     Checkpoint,
     Plan,
     TrainingError,
-    seen_pictures,
     starting_point,
 )
 from training.stem_choice import Stem, decide
@@ -227,14 +225,15 @@ def train(
                     published=published,
                     channels=channels,
                     split=split,
-                    seen=seen_pictures(other, data) if other else (),
+                    seen=other.pictures.learnt if other and other.pictures else (),
                 )
         recipe, validation = training_data.recipe, None if final else training_data.validation
         training = training_data.all if final else training_data.training
         name = recipe.name if data is None else training_data.dataset.name
         pictures = training_data.pictures
         if pictures and final:
-            pictures = replace(pictures, trained=(*pictures.trained, *pictures.held_out))
+            both = f"{pictures.trained_pictures} {pictures.held_out_pictures}"
+            pictures = pictures.model_copy(update={"trained_pictures": both})
         command = typed_command(context.meta[_WORDS])
         plan = Plan(recipe, seed, training, validation, directory, pictures, published, command)
         with plan.locked() if processes.leads else nullcontext():
@@ -512,7 +511,7 @@ def _split(folder: Path, resumed: Path | None, *, skip: bool) -> FolderSplit | N
     """How a folder is divided: as before in the run that is resumed, or else as usual."""
     if resumed:
         return Checkpoint.load(resumed / CHECKPOINT).pictures
-    return FolderSplit(str(folder), (), 0, skip_unreadable=skip)
+    return FolderSplit(folder=str(folder), skip_unreadable=skip)
 
 
 def _load_own(

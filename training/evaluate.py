@@ -236,7 +236,7 @@ def training_data_of(bundle: Bundle, data_dir: Path, *, folder: Path | None = No
         DatasetError: they are not there, or are not those that the network was trained on.
     """
     training = bundle.manifest.training
-    pictures = training.get("pictures") and FolderSplit.from_dict(training["pictures"])
+    pictures = training.get("pictures") and FolderSplit(**training["pictures"])
     if pictures:
         if not (folder or pictures.folder):
             name = bundle.manifest.name

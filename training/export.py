@@ -80,7 +80,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         facts = {"preprocess": "pair", "dataset": f"multi{recipe.dataset}", "mask_threshold": 0.0}
     runs = checkpoint.runs
     # The path of the folder is private: it is left out.
-    described = {"pictures": replace(pictures, folder="").to_dict()} if pictures else {}
+    described = {"pictures": pictures.model_dump(mode="json") | {"folder": ""}} if pictures else {}
     manifest = describe(
         network,
         name=name,

@@ -284,7 +284,7 @@ def class_folders(folder: Path) -> list[str]:
     Raises:
         training.data.source.DatasetError: there are none, or a class has no pictures.
     """
-    return list(find_pictures(folder, SUFFIXES, formats=KINDS, least=1).classes)
+    return list(find_pictures(folder, SUFFIXES, formats=KINDS).classes)
 
 
 def analyse_on(bundle: Bundle, folder: Path) -> tuple[Bundle, str]:

@@ -1,13 +1,12 @@
-"""Published weights for the stem: of a package, or of a file that torchvision or timm saved."""
+"""Published weights for the stem: of a package, or of a `.pth` file of torchvision or timm."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import metadata
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from model.capsnet.attention import AttentionConfig
-from model.capsnet.pretrained import ARCHITECTURES, Architecture, PretrainedNetwork
+from model.capsnet.pretrained import PretrainedNetwork
 from model.capsnet.stem import Conv, Pretrained
 from training.recipes import Recipe
 
@@ -64,7 +63,7 @@ def find_weights(stem: str) -> PublishedWeights:
     file = Path(stem)
     if not file.is_file():
         raise PretrainedError(f"{stem} is neither `pretrained` nor a file of weights")
-    network = _recognise(file.name, _read(file))
+    network = _recognise(file)
     return PublishedWeights(file, network, f"{file.name}, under the licence of that file")
 
 
@@ -109,19 +108,6 @@ def check_size(height: int, width: int) -> None:
         )
 
 
-def trained_from(recipe: Recipe) -> PublishedWeights:
-    """The published weights that a recipe with a pretrained stem started from, without their file.
-
-    Raises:
-        PretrainedError: it has no such stem.
-    """
-    stem = getattr(recipe.network, "stem", ())
-    names = [layer.network for layer in stem if isinstance(layer, Pretrained)]
-    if not names:
-        raise PretrainedError(f"{recipe.name} has no pretrained stem")
-    return PublishedWeights(Path(), names[0], recipe.pretrained)
-
-
 @torch.no_grad()
 def load_weights(network: nn.Module, weights: PublishedWeights) -> None:
     """Load published weights into the pretrained layer of a network.
@@ -129,102 +115,79 @@ def load_weights(network: nn.Module, weights: PublishedWeights) -> None:
     Raises:
         PretrainedError: they do not fit.
     """
-    tensors = _read(weights.file)
-    (layer,) = (part for part in network.modules() if isinstance(part, PretrainedNetwork))
-    names = list(_names(tensors, ARCHITECTURES[weights.network]))
-    for (conv, norm), (conv_name, norm_name) in zip(_layers(layer), names, strict=True):
-        try:
-            conv.weight.copy_(_same_shape(tensors[f"{conv_name}.weight"], conv.weight))
-            for name in _BATCH_NORM:
-                own = getattr(norm, name)
-                own.copy_(_same_shape(tensors[f"{norm_name}.{name}"], own))
-        except (KeyError, ValueError) as error:
-            raise PretrainedError(
-                f"{weights.file.name} is no {weights.network}: {conv_name}, {norm_name}: {error}"
-            ) from error
+    layers = list(_read_layers(weights.file))
+    (own,) = (part for part in network.modules() if isinstance(part, PretrainedNetwork))
+    _check_shapes(weights, layers, own)
+    convs, norms = _convs(own), [part for part in own.modules() if isinstance(part, nn.BatchNorm2d)]
+    for layer, conv, norm in zip(layers, convs, norms, strict=True):
+        conv.weight.copy_(layer[0])
         assert conv.bias is not None
         nn.init.zeros_(conv.bias)
+        for name, tensor in zip(_BATCH_NORM, layer[1:], strict=True):
+            getattr(norm, name).copy_(tensor)
 
 
-def _same_shape(tensor: Tensor, own: Tensor) -> Tensor:
-    if tensor.shape != own.shape:
-        raise ValueError(f"{tuple(tensor.shape)} in place of {tuple(own.shape)}")
-    return tensor
-
-
-def _layers(network: nn.Module) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d]]:
-    """Each convolution with its normalisation, in the order of use."""
-    for module in network.modules():
-        for conv, norm in pairwise(module.children()):
-            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-                yield conv, norm
-
-
-def _recognise(name: str, tensors: Mapping[str, Tensor]) -> str:
-    """The architecture of weights, by the names that their program gave them."""
-    if "_conv_stem.weight" in tensors:
-        return "efficientnet-lite0"
-    if "features.0.0.weight" in tensors:
-        return "mobilenet-v2"
-    if "conv_stem.weight" in tensors:  # timm's `tf_` networks are padded as TensorFlow does
-        return "efficientnet-lite0" if name.startswith("tf_") else "efficientnet-lite0-timm"
+def _recognise(file: Path) -> str:
+    """The architecture of the weights in a file, by the shapes of their kernels."""
+    layers = list(_read_layers(file))
+    for name in ("efficientnet-lite0", "mobilenet-v2"):
+        with torch.device("meta"):
+            shapes = [conv.weight.shape for conv in _convs(PretrainedNetwork(3, name))]
+        if shapes == [kernels.shape for kernels, *_ in layers]:
+            # timm pads as TensorFlow does in its `tf_` networks alone
+            of_timm = "conv_stem.weight" in _read(file) and not file.name.startswith("tf_")
+            return f"{name}-timm" if of_timm else name
     raise PretrainedError(
-        f"{name} has no weights of a known network: EfficientNet-Lite0 of the package or of timm, "
-        "MobileNetV2 of torchvision"
+        f"{file.name} has no weights of a known network: EfficientNet-Lite0 of the package or of "
+        "timm, MobileNetV2 of torchvision"
     )
 
 
-def _names(tensors: Mapping[str, Tensor], architecture: Architecture) -> Iterator[tuple[str, str]]:
-    """The names of each convolution and its normalisation in a file, in the order of use."""
-    if "_conv_stem.weight" in tensors:
-        first, last, block, style = "_conv_stem _bn0", "_conv_head _bn1", "_blocks.{0}.", "package"
-    elif "features.0.0.weight" in tensors:
-        first, last = "features.0.0 features.0.1", "features.18.0 features.18.1"
-        block, style = "features.{1}.conv.", "torchvision"
-    else:
-        first, last, block, style = "conv_stem bn1", "conv_head bn2", "blocks.{2}.{3}.", "timm"
-    yield _pair(first)
-    number = 0
-    for level, stage in enumerate(architecture.stages):
-        for within in range(stage.blocks):
-            prefix = block.format(number, number + 1, level, within)
-            for pair in _BLOCKS[style][stage.expansion > 1]:
-                conv, norm = _pair(pair)
-                yield prefix + conv, prefix + norm
-            number += 1
-    yield _pair(last)
+def _check_shapes(
+    weights: PublishedWeights, layers: Sequence[Sequence[Tensor]], network: PretrainedNetwork
+) -> None:
+    convs = _convs(network)
+    wrong = next(
+        (
+            f"its convolution {number} is {tuple(layer[0].shape)}, not {tuple(conv.weight.shape)}"
+            for number, (layer, conv) in enumerate(zip(layers, convs, strict=False))
+            if layer[0].shape != conv.weight.shape
+        ),
+        "",
+    )
+    if wrong or len(layers) != len(convs):
+        reason = wrong or f"it has {len(layers)} convolutions, not {len(convs)}"
+        raise PretrainedError(f"{weights.file.name} is no {weights.network}: {reason}")
 
 
-def _pair(names: str) -> tuple[str, str]:
-    conv, norm = names.split()
-    return conv, norm
+def _convs(network: nn.Module) -> list[nn.Conv2d]:
+    return [part for part in network.modules() if isinstance(part, nn.Conv2d)]
 
 
-_BLOCKS = {
-    "package": (
-        ("_depthwise_conv _bn1", "_project_conv _bn2"),
-        ("_expand_conv _bn0", "_depthwise_conv _bn1", "_project_conv _bn2"),
-    ),
-    "timm": (
-        ("conv_dw bn1", "conv_pw bn2"),
-        ("conv_pw bn1", "conv_dw bn2", "conv_pwl bn3"),
-    ),
-    "torchvision": (("0.0 0.1", "1 2"), ("0.0 0.1", "1.0 1.1", "2 3")),
-}
-"""The layers of a block that does not widen its pixels, and of one that does."""
+def _read_layers(file: Path) -> Iterator[list[Tensor]]:
+    """Each convolution's kernels, with the four tensors of its normalisation, in the order of use.
+
+    All programs save the layers in that order, whatever they call them. A classifier at the end
+    has no kernels, and is left out.
+    """
+    layer = list[Tensor]()
+    for tensor in _read(file).values():
+        if tensor.ndim == 4:
+            layer = [tensor]
+        elif layer and tensor.ndim == 1:
+            layer.append(tensor)
+            if len(layer) == 1 + len(_BATCH_NORM):
+                yield layer
+                layer = []
 
 
 def _read(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file by name.
+    """The tensors of a file by name, in its order.
 
     Raises:
         PretrainedError: it cannot be read.
     """
     try:
-        if file.suffix == ".safetensors":
-            from safetensors.torch import load_file  # noqa: PLC0415  other runs do without it
-
-            return load_file(file)
         tensors = torch.load(file, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         raise PretrainedError(f"{file} cannot be read as weights: {error}") from error

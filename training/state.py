@@ -30,13 +30,12 @@ from model.capsnet.weights import read
 from model.preprocess import WHITE
 from training.data.augment import moved_copies
 from training.data.datasets import Examples
-from training.data.folder import digest_names
 from training.device import convolution_precision, device_name
 from training.muon import FREE_RATE, Muon, matrices_of, set_rate
 from training.pretrained import PublishedWeights, load_weights
 from training.provenance import Run, runs_of
 from training.recipes import Recipe, recipe_of
-from training.training_data import FolderSplit, dataset_name, same_split
+from training.training_data import FolderSplit
 
 CHECKPOINT = "checkpoint.pt"
 """The checkpoint's name in the folder of a run."""
@@ -109,11 +108,14 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Write to `path` in one step, so that a kill leaves the old file or the new one."""
-        recipe = json.loads(json.dumps(self.recipe.to_dict()))  # plain lists: torch loads no others
-        runs, pictures = [run.to_dict() for run in self.runs], self.pictures
-        described = {"recipe": recipe, "runs": runs, "pictures": pictures and pictures.to_dict()}
-        best = self.best and vars(self.best)
-        values = {**self.__dict__, **described, "best": best, "version": _VERSION}
+        values = {
+            **self.__dict__,
+            "version": _VERSION,
+            "recipe": json.loads(json.dumps(self.recipe.to_dict())),  # torch loads plain lists only
+            "runs": [run.to_dict() for run in self.runs],
+            "pictures": self.pictures and self.pictures.model_dump(mode="json"),
+            "best": self.best and vars(self.best),
+        }
         with replacing(path) as file:
             torch.save(values, file)
 
@@ -135,7 +137,7 @@ class Checkpoint:
                 raise CheckpointError(f"{path} was written by another version of the trainer")
             typed = {
                 "recipe": Recipe.from_dict(values["recipe"]),
-                "pictures": values["pictures"] and FolderSplit.from_dict(values["pictures"]),
+                "pictures": values["pictures"] and FolderSplit(**values["pictures"]),
                 "runs": tuple(Run.from_dict(run) for run in values["runs"]),
                 "best": Best(**best) if (best := values.get("best")) else None,
             }
@@ -158,7 +160,7 @@ def starting_point(source: Path) -> Checkpoint:
         pictures = training.get("pictures")
         return Checkpoint(
             recipe=recipe_of(bundle),
-            pictures=pictures and FolderSplit.from_dict(pictures),
+            pictures=pictures and FolderSplit(**pictures),
             examples=training["examples"],
             runs=tuple(runs_of(training)),
             network=read(bundle),
@@ -167,26 +169,6 @@ def starting_point(source: Path) -> Checkpoint:
         )
     except (BundleError, LookupError, ValueError, TypeError) as error:
         raise CheckpointError(f"no weights can be taken from {source}: {error}") from error
-
-
-def seen_pictures(other: Checkpoint, folder: Path) -> tuple[str, ...]:
-    """Fingerprints of the pictures that weights have learnt from.
-
-    Raises:
-        CheckpointError: an older version trained them on this folder, which has changed since, so
-            that nothing tells which of its pictures they have learnt from.
-    """
-    pictures = other.pictures
-    if pictures is None:
-        return ()
-    own = other.run.dataset == dataset_name(folder)
-    if own and not pictures.trained and pictures.names != digest_names(folder):
-        raise CheckpointError(
-            f"{folder} has changed since an older version trained {other.run} on it, which did not "
-            "record its pictures: some could be held out that the weights have learnt from. Train "
-            "without these weights"
-        )
-    return pictures.trained
 
 
 @dataclass(frozen=True)
@@ -470,7 +452,7 @@ class TrainingState:
         saved = Checkpoint.load(path)
         *before, run = saved.runs
         asked = (plan.recipe, plan.seed, plan.held_out_count)
-        same = same_split(plan.pictures, saved.pictures)
+        same = plan.pictures.is_same(saved.pictures) if plan.pictures else not saved.pictures
         if not same or asked != (saved.recipe, run.seed, run.held_out):
             others = [
                 field.name

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
 from model.capsnet.network import NetworkConfig
 from training.data.datasets import DATASETS, Dataset, Examples, load, split_last
-from training.data.folder import digest_names, load_folder, name_of
+from training.data.folder import load_folder, name_of
 from training.data.picture_files import content_of
 from training.data.source import DatasetError
 from training.growth import fit_size
@@ -27,68 +28,52 @@ A lower one draws much the same blob for all images of a class, a higher one (40
 """
 
 
-@dataclass(frozen=True)
-class FolderSplit:
+class FolderSplit(BaseModel):
     """A folder of pictures and how it is divided, so that it can be read again in the same way."""
 
-    folder: str = field(compare=False)
-    class_names: tuple[str, ...]
-    count: int
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    folder: str = ""
+    class_names: tuple[str, ...] = ()
+    count: int = 0
     """The number of images."""
-    held_out_share: float = 0.1
+    held_out: float = 0.1
     """The share of each class that is kept for validation."""
     seed: int = 0
     """The seed that chooses them.
 
     It is the same for runs of any seed, as one may follow another.
     """
-    names: str | None = None
-    """The SHA-256 of the sorted relative names of the files, which decide what is held out; None in
-    older bundles and checkpoints."""
-    trained: tuple[str, ...] = field(default=(), compare=False)
-    """Fingerprints of the pictures that the weights have learnt from, in this run or an earlier one
-    whose weights it took; none in older bundles and checkpoints."""
-    held_out: tuple[str, ...] = ()
+    trained_pictures: str = ""
+    """Fingerprints, with spaces between them, of the pictures that the weights have learnt from, in
+    this run or an earlier one whose weights it took."""
+    held_out_pictures: str = ""
     """Fingerprints of the pictures that are held out, likewise."""
     skip_unreadable: bool = False
     """Whether unreadable files are left out."""
-    class_counts: tuple[int, ...] = field(default=(), compare=False)
-    """The number of training pictures of each class; none in older bundles and checkpoints."""
+    class_counts: tuple[int, ...] = ()
+    """The number of training pictures of each class."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        values = asdict(self)
-        prints = {
-            "trained_pictures": " ".join(values.pop("trained")),
-            "held_out_pictures": " ".join(values.pop("held_out")),
-        }
-        return values | {"held_out": values.pop("held_out_share")} | prints
+    @property
+    def learnt(self) -> list[str]:
+        """Fingerprints of the pictures that the weights have learnt from."""
+        return self.trained_pictures.split()
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
-        values = {**values, "class_names": tuple(values["class_names"])}
-        share = values.pop("held_out")
-        trained = tuple(values.pop("trained_pictures", "").split())
-        held_out = tuple(values.pop("held_out_pictures", "").split())
-        counts = tuple(values.pop("class_counts", ()))
-        return cls(
-            held_out_share=share, trained=trained, held_out=held_out, class_counts=counts, **values
+    def is_same(self, other: FolderSplit | None) -> bool:
+        """Return whether both hold out the same pictures of as many, in the same classes."""
+        moved = other and other.model_copy(
+            update={
+                "folder": self.folder,
+                "trained_pictures": self.trained_pictures,
+                "class_counts": self.class_counts,
+            }
         )
+        return self == moved
 
     def uses(self) -> dict[str, str]:
-        """What training did with pictures, by the hash of their content; none in older bundles."""
-        held_out = dict.fromkeys(map(content_of, self.held_out), "held out")
-        return held_out | dict.fromkeys(map(content_of, self.trained), "learnt from")
-
-
-def same_split(one: FolderSplit | None, other: FolderSplit | None) -> bool:
-    """Return whether both hold the same images out, as far as both know their pictures."""
-    if one and other and not (one.names and other.names):
-        other = replace(other, names=one.names)
-    if one and other and not (one.held_out and other.held_out):
-        other = replace(other, held_out=one.held_out)
-    return one == other
+        """What training did with pictures, by the hash of their content."""
+        held_out = dict.fromkeys(map(content_of, self.held_out_pictures.split()), "held out")
+        return held_out | dict.fromkeys(map(content_of, self.learnt), "learnt from")
 
 
 class TrainingData(NamedTuple):
@@ -212,15 +197,15 @@ def load_pictures(
     Raises:
         DatasetError: nothing can be learnt from the folder, or not by this network.
     """
-    split = split or FolderSplit("", (), 0)
+    split = split or FolderSplit()
     loaded = load_folder(
         folder,
         size=size,
         seed=split.seed,
         channels=channels,
-        held_out_share=split.held_out_share,
+        held_out_share=split.held_out,
         seen=seen,
-        held_out=split.held_out,
+        held_out=split.held_out_pictures.split(),
         skip_unreadable=split.skip_unreadable,
     )
     dataset = replace(loaded.dataset, name=dataset_name(folder))
@@ -232,15 +217,16 @@ def load_pictures(
     except ValueError as error:
         raise DatasetError(f"{recipe.name} and images of {width}x{height} px: {error}") from error
     count = len(loaded.training.labels) + len(loaded.validation.labels)
-    pictures = replace(
-        split,
+    pictures = FolderSplit(
         folder=str(folder.resolve()),
         class_names=names,
         count=count,
-        names=digest_names(folder),
-        trained=tuple(dict.fromkeys((*loaded.trained, *seen, *split.trained))),
-        held_out=loaded.held_out,
-        class_counts=tuple(np.bincount(loaded.training.labels, minlength=len(names)).tolist()),
+        held_out=split.held_out,
+        seed=split.seed,
+        trained_pictures=" ".join(dict.fromkeys((*loaded.trained, *seen, *split.learnt))),
+        held_out_pictures=" ".join(loaded.held_out),
+        skip_unreadable=split.skip_unreadable,
+        class_counts=np.bincount(loaded.training.labels, minlength=len(names)).tolist(),
     )
     notices = (*loaded.notices, *_uneven(loaded.training, names))
     return TrainingData(fitting, dataset, loaded.training, loaded.validation, pictures, notices)
@@ -272,9 +258,9 @@ def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> 
     network, folder = recipe.network, Path(pictures.folder)
     size = (network.height, network.width)
     data = load_pictures(recipe, folder, channels=network.channels, size=size, split=pictures)
-    found = data.pictures
-    assert found is not None
-    unknown = set(found.trained) - {*pictures.trained, *pictures.held_out}
-    if not same_split(found, pictures) or (pictures.trained and unknown):
+    now = data.pictures
+    assert now is not None
+    known = {*pictures.learnt, *pictures.held_out_pictures.split()}
+    if not pictures.is_same(now) or not known.issuperset(now.learnt):
         raise DatasetError(f"{pictures.folder} has changed since the network was trained on it")
     return data._replace(recipe=recipe, pictures=pictures)

@@ -32,7 +32,7 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
     """Read a folder of pictures by class as the service reads them.
 
     Pictures whose content training saw are left out: those trained on, and those held out, which
-    chose the weights. A bundle of an older version does not know its pictures.
+    chose the weights.
 
     Raises:
         DatasetError: a folder is no class of the bundle, a file cannot be read, or training saw
@@ -40,13 +40,13 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
     """
     manifest = runtime.bundle.manifest
     names, known = manifest.class_names, manifest.training.get("pictures")
-    found = find_pictures(folder, SUFFIXES, formats=KINDS, least=1, classes=1)
+    found = find_pictures(folder, SUFFIXES, formats=KINDS, classes=1)
     if unknown := [name for name in found.classes if name not in names]:
         raise DatasetError(
             f"{join_names(unknown)} in {folder}: no class of {manifest.name}, whose classes are "
             f"{', '.join(names)}"
         )
-    uses = FolderSplit.from_dict(known).uses() if known else {}
+    uses = FolderSplit(**known).uses() if known else {}
     labelled = [
         (file, names.index(name)) for name, files in found.classes.items() for file in files
     ]
@@ -63,11 +63,6 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
     ]
     if not kept:
         raise DatasetError(f"training saw all {len(labelled):,} pictures of {folder}")
-    if known and not uses:
-        notices.append(
-            f"{manifest.name} is of a version that did not record its pictures: nothing tells "
-            "whether training saw some of these"
-        )
     images, unreadable = [], []
     for file, _ in kept:
         try:

@@ -33,7 +33,7 @@ def checkpoint() -> Checkpoint:
     run = Run(id="a1", preset="r", dataset="mnist", task="single", seed=1, held_out=0)
     return Checkpoint(
         recipe=Recipe("r", network=MatrixConfig(decoder_hidden=(8, 8)), epochs=0.5),
-        pictures=FolderSplit("/pets", ("cat", "dog"), 500),
+        pictures=FolderSplit(folder="/pets", class_names=("cat", "dog"), count=500),
         examples=55_000,
         runs=(replace(run, steps=9, devices=("CPU",), taken=("conv.weight",)), run),
         network={"conv.weight": WEIGHTS},

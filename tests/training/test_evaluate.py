@@ -286,7 +286,7 @@ def shades(bundle_path: Path, pictures: Path, tmp_path: Path) -> Bundle:
     data = load_pictures(Recipe("tiny"), pictures)
     assert data.pictures is not None
     bundle = say_training(bundle_path, tmp_path / "bundles" / "shades", dataset="shades")
-    training = {**bundle.manifest.training, "pictures": data.pictures.to_dict()}
+    training = {**bundle.manifest.training, "pictures": data.pictures.model_dump(mode="json")}
     manifest = replace(bundle.manifest, dataset="shades", training=training)
     write_manifest(bundle.path, manifest)
     return Bundle.open(bundle.path)

@@ -122,9 +122,11 @@ def test_files_of_other_networks_are_refused(tmp_path: Path) -> None:
     weights = random_weights("mobilenet-v2", torchvision_names())
     weights["features.3.conv.1.0.weight"] = torch.zeros(2, 1, 3, 3)
     torch.save(weights, tmp_path / "narrow.pth")
-    published = find_weights(str(tmp_path / "narrow.pth"))
-    with pytest.raises(PretrainedError, match=r"features\.3\.conv\.1\.0"):
-        load_weights(PretrainedNetwork(3, "mobilenet-v2"), published)
+    with pytest.raises(PretrainedError, match="no weights of a known network"):
+        find_weights(str(tmp_path / "narrow.pth"))
+    narrow = PublishedWeights(tmp_path / "narrow.pth", "mobilenet-v2", "mine")
+    with pytest.raises(PretrainedError, match=r"convolution 7 is \(2, 1, 3, 3\), not \(144,"):
+        load_weights(PretrainedNetwork(3, "mobilenet-v2"), narrow)
 
 
 @pytest.mark.skipif(not find_spec(PACKAGE.replace("-", "_")), reason=f"needs {PACKAGE}")

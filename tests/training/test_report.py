@@ -50,7 +50,7 @@ def shades(bundle_path: Path, trained: Path, tmp_path: Path) -> Bundle:
     assert pictures is not None
     bundle = say_training(bundle_path, tmp_path / "bundles" / "shades", dataset="shades")
     counts = (*pictures.class_counts, *[0] * 8)
-    described = replace(pictures, folder="", class_counts=counts).to_dict()
+    described = pictures.model_copy(update={"class_counts": counts}).model_dump(mode="json")
     training = {**bundle.manifest.training, "pictures": described}
     write_manifest(bundle.path, replace(bundle.manifest, dataset="shades", training=training))
     return Bundle.open(bundle.path)

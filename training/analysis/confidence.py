@@ -29,7 +29,7 @@ from training.provenance import Run, runs_of, unseen_by
 from training.recipes import Recipe, recipe_of
 from training.reliability import REPORTED, measure
 from training.state import starting_point
-from training.training_data import FolderSplit, same_split
+from training.training_data import FolderSplit
 
 Labels = NDArray[np.int64]
 MIN_IMAGES = 2
@@ -74,7 +74,7 @@ def answer_unseen(bundle: Bundle, examples: Examples, twin: Path | None) -> Answ
         if not unseen_by(other.runs):
             raise DatasetError(f"the twin {twin} was trained on all images: none is held out")
         trained_on = bundle.manifest.training.get("pictures")
-        if trained_on and not same_split(other.pictures, FolderSplit.from_dict(trained_on)):
+        if trained_on and not FolderSplit(**trained_on).is_same(other.pictures):
             raise DatasetError(f"the twin {twin} holds out other pictures, or is of another folder")
         network = build(other.recipe.network)
         network.load_state_dict(other.network)

@@ -27,6 +27,7 @@ from training.data.picture_files import (
     content_of,
     find_pictures,
     held_out_mask,
+    join_names,
 )
 from training.data.picture_size import choose_size, describe_crop
 from training.data.source import DatasetError
@@ -34,6 +35,8 @@ from training.data.words import to_ascii_name
 
 _SLOW = 500
 """From this many images on a progress bar is shown."""
+_FEW_GREY = 0.2
+"""Up to this share of a class may be grey among coloured pictures."""
 
 _T = TypeVar("_T")
 
@@ -86,22 +89,27 @@ def load_folder(
     """
     if channels is not None and not 1 <= channels <= MAX_CHANNELS:
         raise DatasetError(f"images have 1 to {MAX_CHANNELS} channels, not {channels}")
-    least = 2 if held_out_share else 1
-    found = _find(folder, least=least)
+    found = find_pictures(folder, SUFFIXES, formats=KINDS)
     looks = _each(found.files, look_at, load=False)
-    if not looks:
-        _unreadable(found, found.files, skip=False)
     sizes = [look.size for look in looks.values()]
-    height, width = size or choose_size(sizes)
+    height, width = size or (choose_size(sizes) if sizes else (1, 1))
     grey = {file: look.channels == 1 for file, look in looks.items()}
     channels = common_channels(looks.values(), channels)
     read = _read(list(looks), channels or 3, height, width)
     unreadable = [file for file in found.files if file not in read]
-    notices = _unreadable(found, unreadable, skip=skip_unreadable)
-    found = found.without(unreadable, least=least)
+    found = found.without(unreadable)
+    mixed = _Mixed() if channels or not read else _mix(read, found, grey)
+    _refuse(
+        found,
+        unreadable=[] if skip_unreadable and read else unreadable,
+        few=found.fewer_than(2 if held_out_share else 1),
+        mixed=mixed.refused,
+    )
+    if channels is None and not mixed.coloured:
+        read = _read(found.files, 1, height, width)
     images = np.stack(list(read.values()))
-    if channels is None and not _coloured(images, found, grey):
-        images = np.stack(list(_read(found.files, 1, height, width).values()))
+    notices = [f"skipped {_listed(found, unreadable)}"] * bool(unreadable)
+    notices += mixed.notices
     labels = np.repeat(np.arange(len(found.classes)), [*map(len, found.classes.values())])
     prints = np.array([found.fingerprint(file) for file in found.files])
     if held_out:
@@ -123,22 +131,9 @@ def load_folder(
     return LoadedFolder(dataset, training, validation, trained, held, tuple(notices))
 
 
-def digest_names(folder: Path) -> str:
-    """The SHA-256 of the sorted relative names of the pictures of all classes.
-
-    Raises:
-        DatasetError: there are not two classes, or no pictures of one.
-    """
-    return _find(folder, least=1).digest_names()
-
-
 def name_of(folder: Path) -> str:
     """The folder's name as the name of a data set; `pictures` where no Latin letter is left."""
     return to_ascii_name(folder.resolve().name) or "pictures"
-
-
-def _find(folder: Path, *, least: int) -> PictureFiles:
-    return find_pictures(folder, SUFFIXES, formats=KINDS, least=least)
 
 
 def _hold_out(
@@ -177,18 +172,61 @@ def _copies(trained: Sequence[str], held_out: Sequence[str]) -> str | None:
     )
 
 
-def _unreadable(found: PictureFiles, files: Sequence[Path], *, skip: bool) -> list[str]:
-    """A notice that names the files which are skipped. DatasetError where they may not be."""
-    if not files:
-        return []
-    kind = "files" if files[1:] else "file"
-    named = "\n".join(f"  {found.place(file)}" for file in files)
-    if not skip:
-        raise DatasetError(
-            f"{len(files):,} {kind} of {found.folder} cannot be read as pictures "
-            f"(--skip-unreadable goes on without them):\n{named}"
+def _refuse(
+    found: PictureFiles, *, unreadable: Sequence[Path], few: Sequence[str], mixed: str
+) -> None:
+    """Refuse a folder with all that is wrong with it, and with the options that go on."""
+    wrong, options = list[str](), list[str]()
+    if unreadable:
+        wrong.append(f"unreadable: {_listed(found, unreadable)}")
+        options.append("--skip-unreadable")
+    if few:
+        wrong.append(
+            f"too few pictures to learn from some and hold out others: {join_names(few)}. Add "
+            "some, or move these folders away"
         )
-    return [f"skipped {len(files):,} unreadable {kind}:\n{named}"]
+    if mixed:
+        wrong.append(mixed)
+        options.append("--channels 3 (or --channels 1, which makes all pictures grey)")
+    if wrong:
+        advice = f"\nTo go on, add {' '.join(options)}" * bool(options)
+        raise DatasetError(f"{found.folder} cannot be learnt from:\n" + "\n".join(wrong) + advice)
+
+
+def _listed(found: PictureFiles, files: Sequence[Path]) -> str:
+    """How many files, and which, each on a line."""
+    places = "".join(f"\n  {found.place(file)}" for file in files)
+    return f"{len(files):,} file{'s' * bool(files[1:])} that cannot be read as pictures:{places}"
+
+
+class _Mixed(NamedTuple):
+    """Whether pictures have colour, and what follows where some are grey by their format."""
+
+    coloured: bool = True
+    notices: tuple[str, ...] = ()
+    refused: str = ""
+
+
+def _mix(
+    read: Mapping[Path, NDArray[np.uint8]], found: PictureFiles, grey: Mapping[Path, bool]
+) -> _Mixed:
+    """Decide between grey and colour for pictures (3, H, W), some of which may be grey.
+
+    Files that are not grey by their format may be so nevertheless, as photographs in black and
+    white among coloured ones are. A few grey files in a class are taken as coloured. Where they
+    are more, being grey would tell the class, so their owner decides.
+    """
+    coloured = [file for file, image in read.items() if (image != image[:1]).any()]
+    scans = [file for file in found.files if grey[file]]
+    if not coloured or not scans:
+        return _Mixed(bool(coloured))
+    named = f"{len(scans):,} grey ({join_names([*map(found.place, scans)])})"
+    most = max(
+        sum(grey[file] for file in files) / len(files) for files in found.classes.values() if files
+    )
+    if most <= _FEW_GREY:
+        return _Mixed(notices=(f"{named} pictures among coloured ones: taken as coloured",))
+    return _Mixed(refused=f"{named} and {len(coloured):,} coloured pictures are mixed")
 
 
 def _read(
@@ -208,21 +246,3 @@ def _each(files: Sequence[Path], look: Callable[[Content], _T], *, load: bool) -
             continue
         results[file] = look(picture)
     return results
-
-
-def _coloured(images: NDArray[np.uint8], found: PictureFiles, grey: Mapping[Path, bool]) -> bool:
-    """Return whether images (N, 3, H, W) have colour; False where all are grey.
-
-    Files that are not grey by their format may be so nevertheless, as photographs in black and
-    white among coloured ones are. DatasetError where some are coloured and some formats are grey.
-    """
-    coloured = (images != images[:, :1]).any(axis=(1, 2, 3))
-    if not coloured.any():
-        return False
-    files = found.files
-    if first := next((file for file in files if grey[file]), None):
-        raise DatasetError(
-            f"{found.place(first)} is grey and {found.place(files[coloured.argmax()])} is "
-            "coloured: choose --channels 1, which makes all pictures grey, or --channels 3"
-        )
-    return True

@@ -38,30 +38,21 @@ class PictureFiles:
         """A file's path within the folder: its class and name, fit to be printed."""
         return printable(file.relative_to(self.folder).as_posix())
 
-    def digest_names(self) -> str:
-        """The SHA-256 of the sorted places of the pictures."""
-        return hashlib.sha256("\0".join(sorted(map(self.place, self.files))).encode()).hexdigest()
-
     def fingerprint(self, file: Path) -> str:
         """Hashes of a picture's place and of its content, by which it is known again."""
         return _hash(self.place(file).encode()) + digest_content(file)
 
-    def without(self, left_out: Collection[Path], *, least: int) -> PictureFiles:
-        """The same files without some.
-
-        Raises:
-            DatasetError: fewer than `least` pictures of a class remain.
-        """
+    def without(self, left_out: Collection[Path]) -> PictureFiles:
+        """The same files without some."""
         classes = {
             name: tuple(file for file in files if file not in left_out)
             for name, files in self.classes.items()
         }
-        few = [name for name, files in classes.items() if len(files) < least]
-        if few:
-            raise DatasetError(
-                f"{self.folder} has fewer than {least} readable pictures of {join_names(few)}"
-            )
         return PictureFiles(self.folder, classes, self.others)
+
+    def fewer_than(self, least: int) -> list[str]:
+        """The classes that have fewer than `least` pictures."""
+        return [name for name, files in self.classes.items() if len(files) < least]
 
     def describe_others(self) -> str | None:
         """What is not read, in a sentence; None where there is no such file."""
@@ -74,18 +65,18 @@ class PictureFiles:
 
 
 def find_pictures(
-    folder: Path, suffixes: Collection[str], *, formats: str, least: int, classes: int = 2
+    folder: Path, suffixes: Collection[str], *, formats: str, classes: int = 2
 ) -> PictureFiles:
     """Find the pictures of all classes, without opening them; sub-folders of a class belong to it.
 
     Args:
         suffixes: of pictures, in small letters.
         formats: the same in words, for errors.
-        least: the fewest pictures of a class.
         classes: the fewest classes.
 
     Raises:
-        DatasetError: there are fewer classes or pictures, or the folder holds several data sets.
+        DatasetError: there are fewer classes, one has no pictures, or the folder holds several data
+            sets.
     """
     if not folder.is_dir():
         raise DatasetError(f"{folder} is not a folder")
@@ -112,11 +103,6 @@ def find_pictures(
             + (f"; {unread}" if unread else "")
         )
     _refuse_data_sets(folder, found)
-    if rare := [name for name, files in found.items() if len(files) < least]:
-        raise DatasetError(
-            f"{folder} needs at least {least} pictures of each class, to train on and to hold out, "
-            f"and has fewer of {join_names(rare)}"
-        )
     return PictureFiles(folder, found, tuple(others))
 
 
