@@ -111,6 +111,9 @@ DataDir = Annotated[
         envvar="CAPSNET_DATA_DIR", help="Folder of data sets; missing files are downloaded."
     ),
 ]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Replace a bundle of that name, whatever made it.")
+]
 _DATA = Path("data")
 _TRIAL_MINUTES = 0.5
 """The minutes that each stem is trained for, where the pictures do not decide between two."""
@@ -289,12 +292,13 @@ def export(
     bundles: Annotated[Path, typer.Option(help="Folder to write the bundle to.")] = Path(
         "model/bundles"
     ),
+    replace: Replace = False,
     data_dir: DataDir = _DATA,
 ) -> None:
     """Check that the bundle of a run computes what its network computes, and write it."""
     from training.export import publish  # noqa: PLC0415  training itself needs no onnx
 
-    bundle = publish(run_dir, bundles, name=name, data_dir=data_dir)
+    bundle = publish(run_dir, bundles, name=name, data_dir=data_dir, replace_other=replace)
     for line in conclude_export(bundle):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -338,6 +342,7 @@ def import_(
         bool, typer.Option("--logits", help="The first output is logits; a softmax is added.")
     ] = False,
     bundles: Annotated[Path, typer.Option(help="Folder to write the bundle to.")] = Path("bundles"),
+    replace: Replace = False,
 ) -> None:
     """Write the bundle of a network that was trained elsewhere, after checking its answers."""
     from training.foreign import read_foreign  # noqa: PLC0415  training itself needs no onnx
@@ -361,7 +366,10 @@ def import_(
     )
     shape = (channels, size, size) if size else None
     bundle = import_network(
-        read_foreign(source, decoder=decoder, image_shape=shape, logits=logits), words, bundles
+        read_foreign(source, decoder=decoder, image_shape=shape, logits=logits),
+        words,
+        bundles,
+        replace_other=replace,
     )
     if data:
         bundle, sentence = analyse_on(bundle, data)
@@ -653,6 +661,7 @@ def conclude(trainer: Trainer, class_names: Sequence[str] = ()) -> Iterator[str]
         found,
         pictures=dict(zip(class_names, counts, strict=True)),
         size_px=max(trainer.plan.recipe.network.image_shape[1:]),
+        pretrained=bool(trainer.plan.recipe.pretrained),
         confused=most_confused(validation.labels, presence, class_names),
     )
 

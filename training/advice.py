@@ -12,6 +12,8 @@ BARELY_LEARNT = 0.8
 """Errors, as a share of those of a constant answer, from which a network has barely learnt."""
 FEW, ENOUGH = 100, 500
 """Below so many training pictures of a class they are few; from so many on, details are learnt."""
+READY = 0.02
+"""Up to this share of wrong answers, on enough images, a network is ready to be used."""
 FEW_SCORED = 100
 """An error on fewer images has a wide interval."""
 
@@ -22,6 +24,7 @@ def advise(
     *,
     pictures: Mapping[str, int],
     size_px: int,
+    pretrained: bool = False,
     confused: tuple[str, str, int] | None = None,
 ) -> Iterator[str]:
     """Yield what helps, the surest first, as sentences.
@@ -31,6 +34,7 @@ def advise(
         recalls: of their classes, the lowest first.
         pictures: the number of training pictures of each class; empty where it is unknown.
         size_px: the longest side of the network's images.
+        pretrained: whether its stem's weights are published ones.
         confused: the most frequent mistake: class, answer, and how often.
     """
     images, right = len(labels), sum(recall.right for recall in recalls)
@@ -41,6 +45,13 @@ def advise(
             "the folder of the run: can you tell the classes apart at this size? Where colour does "
             "not tell the classes apart, --channels 1 helps; so may more epochs, --set epochs=..."
         )
+    is_ready = images >= FEW_SCORED and error <= READY < guess
+    if is_ready:
+        yield (
+            f"Ready to be used: {images - right:,} of {images:,} wrong. Watch pictures of other "
+            "cameras, light and backgrounds, and of things that are none of the classes: it "
+            "answers those with a class, too."
+        )
     least, most = min(pictures.values(), default=0), max(pictures.values(), default=0)
     worst = recalls[0]
     if 2 * least < most:
@@ -49,13 +60,14 @@ def advise(
             f"Add pictures of {rare} first: it has {least:,} training pictures, the largest class "
             f"has {most:,}."
         )
-    elif error and 0 < least < FEW:
+    elif error and not is_ready and 0 < least < FEW:
+        stem = "" if pretrained else " Of photographs, --stem pretrained helps, too."
         yield (
             f"Add pictures of each class, of {worst.class_name} first: with {least:,} training "
-            "pictures of a class, more of them help most. A larger --size rarely helps so few; of "
-            "photographs, --stem pretrained does."
+            f"pictures of a class, more of them help most. A larger --size rarely helps so "
+            f"few.{stem}"
         )
-    elif error and least >= ENOUGH:
+    elif error and not is_ready and least >= ENOUGH:
         yield f"Where details tell the classes apart, try a --size above {size_px}."
     if confused:
         own, other, count = confused

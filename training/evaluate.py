@@ -243,7 +243,7 @@ def training_data_of(bundle: Bundle, data_dir: Path, *, folder: Path | None = No
             raise DatasetError(
                 f"{name} was trained on a folder of pictures: name the folder with --data FOLDER"
             )
-        pictures = replace(pictures, folder=str(folder or pictures.folder))
+        pictures = pictures.model_copy(update={"folder": str(folder or pictures.folder)})
     return load_again(recipe_of(bundle), pictures, data_dir)
 
 

@@ -33,7 +33,7 @@ from training.evaluate import evaluate, seen_or_not
 from training.figures import draw_curves
 from training.graphs import OPSET, ExportError, fold_norms, round_weights, write_graphs
 from training.metrics import METRICS
-from training.provenance import reads_of, unseen_by
+from training.provenance import reads_of, refuse_other, unseen_by
 from training.random_sample import draw_rows, take
 from training.samples import write_samples
 from training.state import CHECKPOINT, Checkpoint
@@ -50,12 +50,23 @@ HALF_TOLERANCE = 1e-2
 _CPU = torch.device("cpu")
 
 
-def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -> Bundle:
+def publish(
+    run_dir: Path,
+    bundles: Path,
+    *,
+    name: str | None,
+    data_dir: Path,
+    replace_other: bool = False,
+) -> Bundle:
     """Export a run's network, analyse it, and write its card.
 
-    An older bundle of that name is replaced at the end, when all is there.
+    An older bundle of this run is replaced at the end, when all is there.
+
+    Args:
+        replace_other: whether a bundle of another run may be replaced, too.
 
     Raises:
+        training.provenance.ProvenanceError: the bundle of another run has that name.
         training.state.CheckpointError: there is no readable run.
         training.data.datasets.DatasetError: what it learnt from is not there any more.
         ExportError: the name is not one for a bundle, or the bundle would not compute what the
@@ -68,6 +79,9 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         raise ExportError(f"{name!r} is not a bundle name: small letters, digits and hyphens")
     if not (run_dir / METRICS).is_file():
         raise ExportError(f"{run_dir} has no {METRICS}, of which the curves are drawn")
+    runs = checkpoint.runs
+    if not replace_other:
+        refuse_other(bundles / name, {"runs": [run.to_dict() for run in runs]})
     data = load_again(recipe, pictures, data_dir)
     network = build(recipe.network)
     network.load_state_dict(checkpoint.network)
@@ -78,7 +92,6 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         validation = validation_pairs(data.validation, size=size, shift_px=shift_px)
         # `analyse` chooses the threshold; until then a manifest for pairs must have one.
         facts = {"preprocess": "pair", "dataset": f"multi{recipe.dataset}", "mask_threshold": 0.0}
-    runs = checkpoint.runs
     # The path of the folder is private: it is left out.
     described = {"pictures": pictures.model_dump(mode="json") | {"folder": ""}} if pictures else {}
     manifest = describe(

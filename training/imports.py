@@ -31,6 +31,7 @@ from training.evaluate import score_single
 from training.export import replacing_folder
 from training.foreign import Foreign
 from training.graphs import ExportError, tensor_places
+from training.provenance import refuse_other
 from training.unseen import load_unseen
 
 FAMILY = "imported"
@@ -55,15 +56,23 @@ class Words:
     """The file that was imported."""
 
 
-def import_network(foreign: Foreign, words: Words, bundles: Path) -> Bundle:
+def import_network(
+    foreign: Foreign, words: Words, bundles: Path, *, replace_other: bool = False
+) -> Bundle:
     """Write a network as the bundle `bundles/NAME`, and check that the bundle answers alike.
 
+    Args:
+        replace_other: whether a bundle that something else made may be replaced.
+
     Raises:
+        training.provenance.ProvenanceError: such a bundle has that name.
         ExportError: the graphs do not have the inputs and outputs of a bundle, or do not fit the
             class names.
     """
     if not NAME.fullmatch(words.name):
         raise ExportError(f"{words.name!r} is not a bundle name: small letters, digits and hyphens")
+    if not replace_other:
+        refuse_other(bundles / words.name, {"imported": words.source})
     image_shape = _image_shape(foreign.encoder)
     graphs: dict[GraphRole, onnx.ModelProto] = {
         "encoder": _complete_encoder(foreign, logits=words.logits)

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from filelock import FileLock
 
+from model.bundle import MANIFEST
 from model.bundle.atomic_file import replacing
 
 TEST_READS = "test-reads.jsonl"
@@ -18,7 +19,7 @@ TEST_READS = "test-reads.jsonl"
 
 
 class ProvenanceError(Exception):
-    """The record of test reads cannot be read. The message says where."""
+    """The record of test reads cannot be read, or a bundle would replace one of another run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,38 @@ def images_of(runs: Sequence[Run]) -> tuple[int, int]:
     own = [run for run in runs if (run.dataset, run.task) == (runs[-1].dataset, runs[-1].task)]
     longest = {run.seed: run.images for run in sorted(own, key=lambda run: run.images)}
     return sum(run.images for run in own), sum(longest.values())
+
+
+def refuse_other(target: Path, training: Mapping[str, Any]) -> None:
+    """Refuse to write a bundle over one of another run, or over another import.
+
+    Args:
+        target: the bundle's folder, where there may be one.
+        training: of the new bundle's manifest.
+
+    Raises:
+        ProvenanceError: a bundle is there that something else made.
+    """
+    path = target / MANIFEST
+    if not path.is_file():
+        return
+    try:
+        there = json.loads(path.read_text()).get("training", {})
+    except ValueError:
+        there = {}
+    if _made_by(there) != _made_by(training):
+        raise ProvenanceError(
+            f"{target} is the bundle of {_made_by(there) or 'something else'}: choose another "
+            "--name, or replace it with --replace"
+        )
+
+
+def _made_by(training: Mapping[str, Any]) -> str:
+    """The import or the last run that made a bundle, in words."""
+    if "imported" in training:
+        return f"an import of {training['imported']}"
+    runs = training.get("runs", ())
+    return f"run {runs[-1]['id']} ({runs[-1]['preset']}, seed {runs[-1]['seed']})" if runs else ""
 
 
 @dataclass(frozen=True, kw_only=True)

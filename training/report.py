@@ -87,6 +87,7 @@ def _advice(manifest: Manifest, scores: Scores, class_counts: dict[str, int]) ->
         scores.recalls,
         pictures=class_counts,
         size_px=max(manifest.height, manifest.width),
+        pretrained=bool(manifest.training.get("recipe", {}).get("pretrained")),
         confused=most_confused(answers.examples.labels, answers.presence, manifest.class_names),
     )
     nothing = "Nothing stands out. Score pictures from where the network will be used."

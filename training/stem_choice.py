@@ -68,7 +68,7 @@ def sample_pictures(folder: Path) -> list[Image.Image]:
     Raises:
         DatasetError: the folder has no classes of pictures.
     """
-    found = find_pictures(folder, SUFFIXES, formats=KINDS, least=1)
+    found = find_pictures(folder, SUFFIXES, formats=KINDS)
     each = max(1, SAMPLE // len(found.classes))
     pictures = []
     for files in found.classes.values():

@@ -57,3 +57,26 @@ def test_the_most_frequent_mistake_is_to_be_looked_at() -> None:
     assert "cat is taken for dog most often (2 times)" in told
     assert "10 pictures measure an error roughly" in told
     assert "roughly" not in tell(Recall("cat", 180, 200))
+
+
+def test_a_network_with_few_errors_is_ready() -> None:
+    """On enough pictures; what to watch is said, and no more pictures are asked for."""
+    told = tell(Recall("cat", 124, 125), Recall("dog", 124, 124))
+    assert told.startswith("Ready to be used: 1 of 249 wrong. Watch pictures of other cameras")
+    assert "Add pictures" not in told
+    assert "Ready" not in tell(Recall("cat", 24, 24), Recall("dog", 24, 24))
+    assert "Ready" not in tell(Recall("cat", 115, 125), Recall("dog", 124, 124))
+
+
+def test_a_pretrained_stem_is_not_advised_to_who_has_it() -> None:
+    """To others it is."""
+    recalls = [Recall("cat", 8, 10), Recall("dog", 9, 10)]
+    for pretrained in (False, True):
+        sentences = advise(
+            np.repeat([0, 1], 10),
+            recalls,
+            pictures={"cat": 50, "dog": 50},
+            size_px=32,
+            pretrained=pretrained,
+        )
+        assert pretrained != ("--stem pretrained" in " ".join(sentences))

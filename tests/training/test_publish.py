@@ -21,11 +21,13 @@ from tests.training.published import TRAINING, write_toys
 from training.answers import measure_presence
 from training.card import CURVES
 from training.data.datasets import DATASETS
+from training.data.source import DatasetError
 from training.export import (
     publish,
 )
 from training.graphs import ExportError
 from training.metrics import METRICS
+from training.provenance import ProvenanceError
 from training.recipes import Recipe
 from training.state import Plan
 from training.trainer import Trainer
@@ -112,7 +114,6 @@ def test_a_run_without_its_log_is_not_published(
 ) -> None:
     """The bundle that is there stays what it was."""
     (tmp_path / "tiny").mkdir()
-    (tmp_path / "tiny" / MANIFEST).write_text("{}")
     (tmp_path / "tiny" / CARD).write_text("the bundle before")
     log = (run_dir / METRICS).rename(run_dir / "away")
     with pytest.raises(ExportError, match=f"has no {METRICS}"):
@@ -125,3 +126,13 @@ def test_an_impossible_name_is_refused(run_dir: Path, tmp_path: Path) -> None:
     """Before anything is computed."""
     with pytest.raises(ExportError, match="'My Net' is not a bundle name"):
         publish(run_dir, tmp_path, name="My Net", data_dir=tmp_path)
+
+
+def test_the_bundle_of_another_run_is_not_replaced(run_dir: Path, tmp_path: Path) -> None:
+    """Before anything is computed, unless that is asked for."""
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / MANIFEST).write_text('{"training": {"imported": "net.onnx"}}')
+    with pytest.raises(ProvenanceError, match=r"import of net\.onnx: choose another --name"):
+        publish(run_dir, tmp_path, name=None, data_dir=tmp_path)
+    with pytest.raises(DatasetError, match="is missing"):
+        publish(run_dir, tmp_path, name=None, data_dir=tmp_path, replace_other=True)
