@@ -74,11 +74,11 @@ def sample_pictures(folder: Path) -> list[Image.Image]:
     for files in found.classes.values():
         for file in files[:: max(1, len(files) // each)][:each]:
             try:
-                with open_content(file, load=True) as content:
-                    if isinstance(content, Image.Image):
-                        pictures.append(content.copy())
+                content = open_content(file, load=True)
             except UNREADABLE:
                 continue  # reading the whole folder names it
+            if isinstance(content, Image.Image):
+                pictures.append(content)
     return pictures
 
 
