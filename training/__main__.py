@@ -437,12 +437,6 @@ def analyse(
     *,
     data_dir: DataDir = _DATA,
     data: DataFolder = None,
-    twin: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run or bundle of the same recipe that held images out, if this one did not."
-        ),
-    ] = None,
     neighbours: Annotated[
         bool, typer.Option("--neighbours", help="Only add the training images of /neighbours.")
     ] = False,
@@ -467,7 +461,7 @@ def analyse(
     elif neighbours:
         write_card(analyse_neighbours(opened, data_dir, folder=data))
     else:
-        analysed(opened, data_dir, folder=data, twin=twin)
+        analysed(opened, data_dir, folder=data)
     console.print(f"wrote {opened.path}")
 
 

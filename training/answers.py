@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from model.capsnet import Network
+from model.outputs import Encoding
 from model.preprocess import Floats, scale
 from model.views.presence import most_present
 from training.data.datasets import Examples
 from training.data.pairs import PairSet
+
+if TYPE_CHECKING:
+    from model.runtime import Runtime
 
 BATCH = 100
 """The number of images that are encoded at a time."""
@@ -59,6 +63,16 @@ def measure_presence(
             batch = torch.from_numpy(scale(images[start : start + BATCH])).to(device)
             parts.append(network(batch).presence.float().cpu())
     return np.asarray(torch.cat(parts))
+
+
+def encode(runtime: Runtime, images: NDArray[np.uint8] | Floats) -> Encoding[Floats]:
+    """Encode images (N, C, H, W) in batches: pixels, or floats in [0, 1]."""
+    parts = []
+    for start in range(0, len(images), BATCH):
+        batch = images[start : start + BATCH]
+        parts.append(runtime.encode(scale(batch) if batch.dtype == np.uint8 else batch))
+    presence, poses = map(np.concatenate, zip(*parts, strict=True))
+    return Encoding(presence, poses)
 
 
 @contextmanager

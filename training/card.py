@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 from markupsafe import Markup
-from scipy import stats
 
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest
 from model.bundle.dimensions import Factor
@@ -17,6 +15,7 @@ from training.data.datasets import DATASETS
 from training.figures import MAX_WRONG
 from training.provenance import images_of, runs_of, unseen_by
 from training.recipes import recipe_of
+from training.reliability import coverage_range
 from training.templates import render
 
 CURVES, WRONG, SWEEP, ROUTING, ROC = (
@@ -107,19 +106,6 @@ def describe_error(manifest: Manifest) -> str:
     return "not measured yet: `python -m training evaluate`"
 
 
-def coverage_range(count: int, coverage: float) -> tuple[float, float] | None:
-    """The coverage, over new images, that 95 % of calibrations on `count` images have.
-
-    It has a beta distribution (Vovk 2012; Angelopoulos and Bates 2021, section 3.2). None if so few
-    images only promise the set of all labels.
-    """
-    rank = math.ceil((count + 1) * coverage - 1e-9)
-    if rank > count:
-        return None
-    low, high = stats.beta.interval(0.95, rank, count + 1 - rank)
-    return float(low), float(high)
-
-
 def _count_parameters(bundle: Bundle) -> tuple[int, int]:
     """The numbers of weights in the encoder and in the decoder."""
     with torch.device("meta"):
@@ -140,16 +126,23 @@ def _confidence(manifest: Manifest) -> dict[str, Any]:
     confidence = manifest.confidence
     if confidence is None:
         return {"confidence": [], "coverage_widths": {}}
-    kinds = manifest.metrics.get("confidence") or {
-        "held-out images, cross-validated": confidence.cross_validated
-    }
-    ranges = {share: coverage_range(confidence.count, share) for share in (0.9, 0.95, 0.99)}
+    kinds = manifest.metrics.get("confidence") or {}
+    if not kinds and confidence.cross_validated:
+        kinds = {"held-out images, cross-validated": confidence.cross_validated}
+    counts = sorted(confidence.counts or (confidence.count,))
     return {
         "confidence": [{"kind": kind, **scores} for kind, scores in kinds.items()],
-        "coverage_widths": {
-            share: span and f"{100 * span[0]:.1f} to {100 * span[1]:.1f} %"
-            for share, span in ranges.items()
-        },
+        "coverage_widths": {count: _widths(count) for count in (counts[0], counts[-1])},
+        "top_label_alone": confidence.is_top_label_alone(0.99),
+    }
+
+
+def _widths(count: int) -> dict[float, str]:
+    """The coverage of sets whose thresholds come from so many images, by requested coverage."""
+    spans = {share: coverage_range(count, share) for share in (0.9, 0.95, 0.99)}
+    return {
+        share: f"{100 * span[0]:.1f} to {100 * span[1]:.1f} %" if span else "all labels"
+        for share, span in spans.items()
     }
 
 

@@ -1,7 +1,8 @@
-"""Measure what the pose of a class explains of images, next to PCA with as many numbers.
+"""Measure what the pose of a class explains of images, next to PCA of the same class.
 
 A linear code of D numbers is the least that a pose of D numbers should beat: PCA minimises the
-squared error among linear codes (Eckart and Young 1936; Bourlard and Kamp 1988).
+squared error among linear codes (Eckart and Young 1936; Bourlard and Kamp 1988). The decoder is
+told the class. So PCA is fitted to each class alone.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 
 from model.bundle import Bundle
 from model.bundle.explained import Explained
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.answers import BATCH
+from training.answers import BATCH, encode
 from training.data.datasets import Examples
 from training.data.pairs import fixed_pairs
 from training.figures import make_axes, save, show
@@ -30,7 +32,6 @@ FITTED = 20_000
 """The most training images that PCA is fitted on."""
 COMPONENTS = (8, 16, 32, 64)
 """The numbers of principal components that are reported, and that of a pose."""
-_MAX_ROWS = 4096
 _COLUMNS, _SEED = 10, 7
 
 
@@ -51,18 +52,39 @@ class Splits(NamedTuple):
     validation: Examples
 
 
-class Components(NamedTuple):
-    """Principal components of training images."""
+class ClassComponents:
+    """Principal components of the images (N, P) of each class.
 
-    mean: Floats
-    """(P,), of P numbers in an image."""
-    axes: Floats
-    """(P, M), the leading one first, orthonormal."""
+    Args:
+        labels: (N,).
+        count: the number of components; a class has fewer, if it has fewer images.
+    """
 
-    def reconstruct(self, images: Floats, count: int) -> Floats:
-        """Project images (N, P) to the mean and the first `count` components: (N, P)."""
-        axes = self.axes[:, :count]
-        return np.asarray(self.mean + (images - self.mean) @ axes @ axes.T)
+    def __init__(self, images: Floats, labels: NDArray[np.int64], count: int) -> None:
+        self._mean = images.mean(axis=0)
+        self._classes = {}
+        for label in np.unique(labels):
+            own = images[labels == label]
+            most = min(count, len(own) - 1, own.shape[1])
+            pca = PCA(most, svd_solver="randomized", random_state=_SEED) if most else None
+            mean = own.mean(axis=0)
+            axes = pca.fit(own).components_ if pca else np.empty((0, own.shape[1]), np.float32)
+            self._classes[int(label)] = (mean, axes)
+
+    def reconstruct(self, images: Floats, labels: NDArray[np.int64], count: int) -> Floats:
+        """Project images (N, P) to the mean and the first `count` components of their classes.
+
+        An image of a class without training images becomes the mean of all.
+
+        Args:
+            labels: (N,).
+            count: 0 gives the means.
+        """
+        drawn = np.tile(self._mean, (len(images), 1))
+        for label, (mean, axes) in self._classes.items():
+            rows, leading = labels == label, axes[:count]
+            drawn[rows] = mean + (images[rows] - mean) @ leading.T @ leading
+        return drawn
 
 
 def measure_explained(
@@ -71,35 +93,29 @@ def measure_explained(
     """Measure what poses explain of the held-out images of a network with a decoder.
 
     Args:
-        data: PCA and class means are fitted on its training images.
+        data: PCA is fitted on its training images.
         described: its held-out images, in words.
         figure: where images, reconstructions and PCA are drawn.
     """
-    runtime, dim = Runtime(bundle), bundle.manifest.class_dim
+    dim = bundle.manifest.class_dim
     fitted = show_objects(bundle, data.training, FITTED)
     shown = show_objects(bundle, data.validation, COUNT)
     train, test = (_flat(scale(part.objects)) for part in (fitted, shown))
-    answered, drawn = reconstruct(runtime, shown)
+    answered, decoded = reconstruct(Runtime(bundle), shown)
     sizes = sorted({*COMPONENTS, dim})
-    components = fit_components(train, max(sizes))
-    means = _class_means(train, fitted.labels.ravel(), bundle.manifest.num_classes)
-    mean = components.mean
+    components = ClassComponents(train, fitted.labels.ravel(), max(sizes))
+    mean = train.mean(axis=0)
+    by_class = {size: components.reconstruct(test, answered, size) for size in (0, *sizes)}
     if figure:
-        rows = {
-            "image": test,
-            f"pose, {dim}": _flat(drawn),
-            f"PCA, {dim}": components.reconstruct(test, dim),
-        }
-        draw_explained(rows, shown.labels.ravel(), drawn.shape[1:], figure)
+        rows = {"image": test, f"pose, {dim}": _flat(decoded), f"PCA, {dim}": by_class[dim]}
+        draw_explained(rows, shown.labels.ravel(), decoded.shape[1:], figure)
+    shares = {size: explained_share(test, drawn, mean) for size, drawn in by_class.items()}
     return Explained(
         images=described,
         count=len(test),
-        pose=explained_share(test, _flat(drawn), mean),
-        class_mean=explained_share(test, means[answered], mean),
-        pca={
-            str(size): explained_share(test, components.reconstruct(test, size), mean)
-            for size in sizes
-        },
+        pose=explained_share(test, _flat(decoded), mean),
+        class_mean=shares.pop(0),
+        pca={str(size): share for size, share in shares.items()},
         class_dim=dim,
     )
 
@@ -111,36 +127,23 @@ def explained_share(images: Floats, drawn: Floats, mean: Floats) -> float:
     return round(float(1 - missed / total), 4)
 
 
-def fit_components(images: Floats, count: int) -> Components:
-    """Fit `count` principal components to images (N, P), or as many as they have.
-
-    Of large images, the first _MAX_ROWS are taken.
-    """
-    mean = images.mean(axis=0)
-    if images.shape[1] > _MAX_ROWS or len(images) < images.shape[1]:
-        _, _, directions = np.linalg.svd(images[:_MAX_ROWS] - mean, full_matrices=False)
-        return Components(mean, np.ascontiguousarray(directions[:count].T))
-    centred = images - mean
-    _, axes = np.linalg.eigh(centred.T @ centred)  # eigenvalues ascend
-    return Components(mean, np.ascontiguousarray(axes[:, ::-1][:, :count]))
-
-
 def reconstruct(runtime: Runtime, shown: Shown) -> tuple[NDArray[np.int64], Floats]:
     """Decode the most present class of each image; of several objects, their labels' classes.
 
     Returns:
         the classes (N L,) and the reconstructions (N L, C, H, W).
     """
-    classes, drawn = [], []
-    for start in range(0, len(shown.images), BATCH):
-        presence, poses = runtime.encode(scale(shown.images[start : start + BATCH]))
-        labels = shown.labels[start : start + BATCH]
-        if labels.shape[1] == 1:
-            labels = presence.argmax(axis=1)[:, None]
-        classes.append(labels.ravel())
-        chosen = np.take_along_axis(poses, labels[:, :, None], axis=1)
-        drawn.append(runtime.decode(chosen.reshape(-1, poses.shape[-1]), labels.ravel()))
-    return np.concatenate(classes), np.concatenate(drawn)
+    presence, poses = encode(runtime, shown.images)
+    is_single = shown.labels.shape[1] == 1
+    labels = presence.argmax(axis=1)[:, None] if is_single else shown.labels
+    chosen = np.take_along_axis(poses, labels[:, :, None], axis=1).reshape(-1, poses.shape[-1])
+    starts = range(0, len(chosen), BATCH)
+    classes = labels.ravel()
+    decoded = [
+        runtime.decode(chosen[start : start + BATCH], classes[start : start + BATCH])
+        for start in starts
+    ]
+    return classes, np.concatenate(decoded)
 
 
 def show_objects(bundle: Bundle, examples: Examples, count: int) -> Shown:
@@ -174,14 +177,6 @@ def draw_explained(
         for axis, image in zip(row, images[chosen], strict=True):
             show(axis, image.reshape(shape))
     save(figure, target, 128)
-
-
-def _class_means(images: Floats, labels: NDArray[np.int64], classes: int) -> Floats:
-    """The mean image (K, P) of each class; of one without images, that of all."""
-    means = np.tile(images.mean(axis=0), (classes, 1))
-    for label in np.unique(labels):
-        means[label] = images[labels == label].mean(axis=0)
-    return means
 
 
 def _flat(images: Floats) -> Floats:

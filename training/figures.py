@@ -74,7 +74,7 @@ def draw_roc(
 
 
 def draw_confidence(scores: Mapping[str, Mapping[str, Any]], target: Path, *, title: str) -> None:
-    """Draw reliability, risk, coverage and sizes of label sets for several kinds of images.
+    """Draw reliability, coverage and sizes of label sets for several kinds of images.
 
     The area of a point of the first panel is the share of images with such a probability.
 
@@ -83,8 +83,8 @@ def draw_confidence(scores: Mapping[str, Mapping[str, Any]], target: Path, *, ti
     """
     from matplotlib import colormaps  # noqa: PLC0415  a run can do without
 
-    figure, axes = make_axes(1, 4, title=title)
-    reliability, risk, coverage, size = axes[0]
+    figure, axes = make_axes(1, 3, title=title)
+    reliability, coverage, size = axes[0]
     for axis in (reliability, coverage):
         axis.axline((0, 0), slope=1, color=INK, linewidth=0.8, linestyle=":")
     for number, (kind, one) in enumerate(scores.items()):
@@ -99,13 +99,10 @@ def draw_confidence(scores: Mapping[str, Mapping[str, Any]], target: Path, *, ti
         areas = [4 + 200 * bin_["images"] / one["images"] for bin_ in bins]
         reliability.plot(*points, linewidth=0.8, **colour_of)
         reliability.scatter(*points, s=areas, alpha=0.6, **colour_of)
-        risks = one["risk_percent"]
-        risk.plot([float(share) for share in risks], list(risks.values()), **colour_of)
         if all("coverage" in sets for sets in one["sets"].values()):
             reached = [sets["coverage"] for sets in one["sets"].values()]
             coverage.plot(requested, reached, "o-", markersize=3, **colour_of)
     reliability.set(title="right answers, share", xlabel="probability")
-    risk.set(title="wrong, %", xlabel="most probable share")
     coverage.set(title="sets with the label", xlabel="coverage requested", xlim=(0.88, 1))
     size.set(title="labels in a set", xlabel="coverage requested", xlim=(0.88, 1))
     size.set_ylim(0, 1.1 * max(2, size.get_ylim()[1]))

@@ -1,35 +1,27 @@
-"""Fit the novelty rule on held-out training images alone.
+"""Fit the novelty rule on images of the network's own kind alone.
 
 What it makes of images of other kinds is reported; of those, noise and clothes chose `RIDGE`.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
-from scipy import stats
+from sklearn.metrics import roc_auc_score, roc_curve
 
-from model.bundle import Manifest
 from model.bundle.novelty import NoveltyRule, PoseGaussians
-from model.preprocess import Floats, prepare, scale
+from model.outputs import Encoding
+from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from model.views.novelty import (
-    Features,
-    flatten_poses,
-    measure_features,
-    rank,
-    tabulate,
-)
-from training.data.datasets import DATASETS, NOVELTY_DATASETS, load
-from training.data.source import DatasetError, DataSplit
+from model.views.novelty import Features, flatten_poses, measure_features, rank, tabulate
+from training.answers import BATCH, encode
+from training.kinds import Kind
 
-Scores = NDArray[np.float64]
+Ranks = NDArray[np.float64]
 TYPICAL_SHARE = 0.95
 """The share of images that are not novel, of those that set the threshold."""
 RIDGE = 1e-3
@@ -38,18 +30,19 @@ alone.
 """
 MIN_IMAGES = 300
 """The fewest images of a rule. Half of them, drawn at random, set the threshold."""
-COUNT = 1000
-"""The number of images of each other kind."""
-LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
-"""All letters but I and O, which look like the digits 1 and 0."""
 _TAIL = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
 QUANTILES = (*_TAIL, 0.5, *(round(1 - share, 4) for share in reversed(_TAIL)))
-_CANVAS, _FONT, _TURN_DEG = 96, 64, 15
-_BATCH = 64
+
+
+class RocCurve(NamedTuple):
+    """The shares (T,) of images that are not novel, for thresholds from the highest down."""
+
+    others: Ranks
+    typical: Ranks
 
 
 def fit_novelty(
-    runtime: Runtime, fitted: Floats, typical: Floats, *, described: str
+    runtime: Runtime, fitted: NDArray[np.uint8], typical: NDArray[np.uint8], *, described: str
 ) -> NoveltyRule:
     """Fit Gaussians and quantiles on some images, and the threshold on others of the same kind.
 
@@ -57,20 +50,27 @@ def fit_novelty(
     the rule goes without distances.
 
     Args:
-        fitted: (N, C, H, W) in [0, 1].
+        fitted: (N, C, H, W).
         typical: (M, C, H, W), of which TYPICAL_SHARE are not novel.
         described: what the images are, for the manifest.
     """
-    presence, poses, decoded = _answer(runtime, fitted)
-    for gaussians in (fit_gaussians(presence, poses), None):
-        features = measure_features(presence, poses, fitted, decoded, gaussians)
+    encoding, others = encode(runtime, fitted), encode(runtime, typical)
+    for gaussians in (fit_gaussians(*encoding), None):
+        features = find_features(runtime, fitted, encoding, gaussians)
         length, margin, error, distance = (
             () if feature is None else tabulate(feature, QUANTILES) for feature in features
         )
-        rule = NoveltyRule(QUANTILES, length, margin, error, threshold=0.0, images=described)
-        rule = replace(rule, distance=distance, gaussians=gaussians)
-        lowest = score_novelty(runtime, typical, rule)
-        threshold = tabulate(lowest, [1 - TYPICAL_SHARE])[0]
+        rule = NoveltyRule(
+            QUANTILES,
+            length,
+            margin,
+            error,
+            threshold=0.0,
+            images=described,
+            distance=distance,
+            gaussians=gaussians,
+        )
+        threshold = find_threshold(score_novelty(runtime, typical, rule, others))
         if threshold > 0:
             break
     return replace(rule, threshold=threshold)
@@ -93,127 +93,69 @@ def fit_gaussians(presence: Floats, poses: Floats) -> PoseGaussians:
     return PoseGaussians(means.astype(np.float32), whitening.astype(np.float16))
 
 
-def find_features(runtime: Runtime, images: Floats, gaussians: PoseGaussians | None) -> Features:
-    """The features of images (N, C, H, W)."""
-    presence, poses, decoded = _answer(runtime, images)
-    return measure_features(presence, poses, images, decoded, gaussians)
+def find_features(
+    runtime: Runtime,
+    images: NDArray[np.uint8] | Floats,
+    encoding: Encoding[Floats],
+    gaussians: PoseGaussians | None,
+) -> Features:
+    """The features of images (N, C, H, W), given what the network makes of them."""
+    parts = []
+    for start in range(0, len(images), BATCH):
+        presence, poses = (array[start : start + BATCH] for array in encoding)
+        seen = images[start : start + BATCH]
+        seen = scale(seen) if seen.dtype == np.uint8 else seen
+        labels = presence.argmax(axis=1)
+        decoded = runtime.decode(poses[np.arange(len(labels)), labels], labels)
+        parts.append(measure_features(presence, poses, seen, decoded, gaussians))
+    columns = zip(*parts, strict=True)
+    return Features(*(None if part[0] is None else np.concatenate(part) for part in columns))
 
 
-def score_novelty(runtime: Runtime, images: Floats, rule: NoveltyRule) -> Scores:
-    """Return the lowest rank (N,) of images (N, C, H, W): novel ones are below the threshold."""
-    features = find_features(runtime, images, rule.gaussians)
-    return np.asarray(rank(rule, features).lowest, np.float64)
-
-
-class Separation(NamedTuple):
-    """How well a rule separates images of other kinds from typical ones."""
-
-    others: tuple[dict[str, Any], ...]
-    """For `NoveltyRule.others`."""
-    curves: dict[str, tuple[Scores, Scores]]
-    """The ROC curve of each kind: see `roc`."""
-
-
-def separate(
-    runtime: Runtime, rule: NoveltyRule, data_dir: Path, *, typical: Scores | None, described: str
-) -> Separation:
-    """Score images of other kinds.
+def score_novelty(
+    runtime: Runtime,
+    images: NDArray[np.uint8] | Floats,
+    rule: NoveltyRule,
+    encoding: Encoding[Floats] | None = None,
+) -> Ranks:
+    """Return the lowest rank (N,) of images (N, C, H, W): novel ones are below the threshold.
 
     Args:
-        typical: the lowest ranks of images that the network has not learnt; None where there are
-            none, so that nothing is compared.
+        encoding: of the images, if it is known.
+    """
+    encoding = encoding or encode(runtime, images)
+    return rank(rule, find_features(runtime, images, encoding, rule.gaussians)).lowest
+
+
+def find_threshold(ranks: Ranks) -> float:
+    """The lowest rank that TYPICAL_SHARE of typical images reach, of ranks (N,)."""
+    return tabulate(ranks, [1 - TYPICAL_SHARE])[0]
+
+
+def compare_kinds(
+    runtime: Runtime,
+    rule: NoveltyRule,
+    others: Mapping[str, Kind],
+    typical: Ranks | None,
+    described: str,
+) -> tuple[NoveltyRule, dict[str, RocCurve]]:
+    """Score images of other kinds: the rule with what it makes of them, and their ROC curves.
+
+    Args:
+        typical: the lowest ranks (N,) of images that the network has not learnt; None where there
+            are none, so that nothing is compared.
         described: what these are, for the manifest.
     """
-    scores = {
-        kind: score_novelty(runtime, images, rule)
-        for kind, images in draw_others(runtime.bundle.manifest, data_dir).items()
-    }
-    others = [
-        {
-            "kind": kind,
-            "images": len(few),
-            "known_percent": round(100 * float(np.mean(few >= rule.threshold)), 2),
-        }
-        for kind, few in scores.items()
-    ]
-    if typical is None:
-        return Separation(tuple(others), {})
-    compared = [
-        {**one, "auc": round(auc(typical, few), 4), "typical": described}
-        for one, few in zip(others, scores.values(), strict=True)
-    ]
-    return Separation(tuple(compared), {kind: roc(typical, few) for kind, few in scores.items()})
-
-
-def _answer(runtime: Runtime, images: Floats) -> list[Floats]:
-    """Presence (N, K) and poses (N, K, D) of images, and their longest capsules decoded."""
-    parts = []
-    for start in range(0, len(images), _BATCH):
-        batch = images[start : start + _BATCH]
-        presence, poses = runtime.encode(batch)
-        labels = presence.argmax(axis=1)
-        decoded = runtime.decode(poses[np.arange(len(batch)), labels], labels)
-        parts.append((presence, poses, decoded))
-    return [np.concatenate(part) for part in zip(*parts, strict=True)]
-
-
-def auc(higher: Scores, lower: Scores) -> float:
-    """Compute the area under the ROC curve: the chance that one of `higher` exceeds one of `lower`.
-
-    The Mann-Whitney statistic over all pairs; ties count half.
-    """
-    return float(stats.mannwhitneyu(higher, lower).statistic) / (len(higher) * len(lower))
-
-
-def roc(typical: Scores, others: Scores) -> tuple[Scores, Scores]:
-    """Compute the shares (T,) of the others and of typical images that are not novel.
-
-    Those whose score reaches each threshold, from the highest down.
-    """
-    thresholds = np.concatenate(([np.inf], np.unique(np.concatenate((typical, others)))[::-1]))
-    across, up = (
-        1 - np.searchsorted(np.sort(scores), thresholds) / len(scores)
-        for scores in (others, typical)
-    )
-    return across, up
-
-
-def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[str, Floats]:
-    """Draw up to COUNT images (N, C, H, W) of each kind that the network was not trained on.
-
-    - noise: every pixel uniform in [0, 1];
-    - blanks: one shade each, from black to half;
-    - letters: capitals in Pillow's font, rotated a little, prepared as the service does it;
-    - images of every other data set of the same shape whose files are in `data_dir`.
-    """
-    rng, shape = np.random.default_rng(seed), manifest.image_shape
-    channels = (COUNT, shape[0], 1, 1)
-    kinds: dict[str, Floats] = {
-        "noise": rng.random((COUNT, *shape), np.float32),
-        "blanks": np.broadcast_to(rng.random(channels, np.float32) / 2, (COUNT, *shape)),
-        "letters": np.stack([_letter(rng, manifest) for _ in range(COUNT)]),
-    }
-    for dataset in (*DATASETS.values(), *NOVELTY_DATASETS.values()):
-        if dataset.name != manifest.dataset and dataset.image_shape == shape:
-            with suppress(DatasetError):  # its files are not there
-                split: DataSplit = "train" if dataset.name in DATASETS else "test"
-                others = load(dataset, split, data_dir, fetch=False).images
-                chosen = rng.choice(len(others), min(COUNT, len(others)), replace=False)
-                kinds[f"{dataset.kind} ({dataset.name})"] = scale(others[chosen])
-    return kinds
-
-
-def print_letter(letter: str, *, weight: int) -> Image.Image:
-    """A letter in Pillow's font, white on black, its strokes widened by `weight` pixels."""
-    picture = Image.new("L", (_CANVAS, _CANVAS))
-    font, middle = ImageFont.load_default(_FONT), (_CANVAS / 2, _CANVAS / 2)
-    ImageDraw.Draw(picture).text(middle, letter, 255, font, anchor="mm", stroke_width=weight)
-    return picture
-
-
-def _letter(rng: np.random.Generator, manifest: Manifest) -> Floats:
-    """(C, H, W)."""
-    letter = LETTERS[rng.integers(len(LETTERS))]
-    picture = print_letter(letter, weight=int(rng.integers(0, 4)))
-    turned = picture.rotate(rng.uniform(-_TURN_DEG, _TURN_DEG), Image.Resampling.BICUBIC)
-    return prepare(turned, manifest.image_shape, rule=manifest.preprocess).image
+    scores, curves = list[dict[str, float | int | str]](), {}
+    for kind, (images, _) in others.items():
+        ranks = score_novelty(runtime, images, rule)
+        known_percent = round(100 * float(np.mean(ranks >= rule.threshold)), 2)
+        score = {"kind": kind, "images": len(ranks), "known_percent": known_percent}
+        if typical is not None:
+            is_typical = np.arange(len(ranks) + len(typical)) >= len(ranks)
+            both = np.concatenate((ranks, typical))
+            auc = round(float(roc_auc_score(is_typical, both)), 4)
+            score |= {"auc": auc, "typical": described}
+            curves[kind] = RocCurve(*roc_curve(is_typical, both)[:2])
+        scores.append(score)
+    return replace(rule, others=tuple(scores)), curves

@@ -138,7 +138,7 @@ class Prediction(ModelAnswer):
     """With coverage=: calibrated chance that the label is right, for images like those of the
     calibration."""
     labels: list[SetLabel] | None = None
-    """With coverage=: the smallest set that holds the true label with this coverage, the most
+    """With coverage=: a set of labels that holds the true label with this coverage, the most
     probable label first."""
     poses: Floats | None = None
     """All K poses, with poses=true."""
@@ -1131,7 +1131,7 @@ class Methods(ViewMethods):
                 these, answered by a list in the same order.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and the set of labels that holds the true one with
+            coverage: adds the probability, and a set of labels that holds the true one with
                 this coverage, such as 0.95.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
@@ -1165,7 +1165,7 @@ class Methods(ViewMethods):
             images: any number, each as for `classify`.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and the set of labels that holds the true one with
+            coverage: adds the probability, and a set of labels that holds the true one with
                 this coverage, such as 0.95.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model

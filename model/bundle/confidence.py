@@ -7,9 +7,9 @@ classes are p = softmax(T z) (Guo et al. 2017, "On Calibration of Modern Neural 
 4.2). The probability of the most probable label is p of that label, or what isotonic regression
 makes of it (Zadrozny and Elkan 2002).
 
-A set of labels has every class whose p reaches a threshold: the classifier that is the least
-ambiguous for a coverage (Sadinle, Lei and Wasserman 2019), with the threshold of split conformal
-prediction (Vovk 2005; Angelopoulos and Bates 2021, section 1).
+A set of labels has every class whose p reaches a threshold, as in Sadinle, Lei and
+Wasserman (2019). The threshold is that of split conformal prediction (Vovk 2005; Angelopoulos and
+Bates 2021, section 1).
 """
 
 from __future__ import annotations
@@ -52,13 +52,15 @@ class Confidence(Entry):
     """The coverages for which there are thresholds, rising."""
     thresholds: Annotated[tuple[tuple[Share, ...], ...], Field(min_length=1)]
     """The least p of a label in a set, for each coverage: of all classes, or of each."""
+    counts: tuple[int, ...] = ()
+    """The number of images that each row of thresholds was fitted on."""
     scores: tuple[float, ...] = ()
     """The p of the most probable label, rising, at which isotonic regression has a value."""
     probabilities: tuple[Share, ...] = ()
     """The probability at each of these; between them it is interpolated."""
     cross_validated: dict[str, Any] = field(default_factory=dict)
-    """The measures of `training.reliability` on the same images, each of which was
-    answered by a calibration of the others."""
+    """The measures of `training.reliability` on the same images, each of which was answered by a
+    calibration of others; empty where test images are measured."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -104,6 +106,14 @@ class Confidence(Entry):
         scores = self.score_classes(presence)
         least = np.array([row[column] for row in self.thresholds])  # (1,) or (K,)
         return np.asarray((scores >= least) | (scores == scores.max(axis=1, keepdims=True)))
+
+    def is_top_label_alone(self, coverage: float) -> bool:
+        """Whether every set of this coverage is the most probable label alone.
+
+        No second label reaches a threshold of more than one half.
+        """
+        column = int(np.searchsorted(self.coverages, coverage - 1e-9))
+        return min(row[column] for row in self.thresholds) > 0.5
 
 
 def score_classes(presence: Floats, temperature: float, kind: Input) -> Doubles:

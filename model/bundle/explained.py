@@ -1,4 +1,4 @@
-"""What the poses of a bundle's classes explain of images, next to PCA.
+"""What the poses of a bundle's classes explain of images, next to PCA of the same class.
 
 `training.explained` measures it.
 """
@@ -35,7 +35,7 @@ class Explained(Entry):
     class_mean: Explains
     """By the mean training image of that class."""
     pca: dict[str, Explains]
-    """By `class_dim` principal components of training images."""
+    """By so many principal components of the training images of that class."""
     class_dim: Count
     """The numbers of a pose, D."""
 
@@ -52,9 +52,8 @@ class Explained(Entry):
 
     @property
     def is_low(self) -> bool:
-        """Whether poses explain less than PCA does, by more than `MARGIN`.
+        """Whether poses explain less than PCA of the same class does, by more than `MARGIN`.
 
-        PCA is the best linear code. A pose that explains less wastes numbers that it has, and its
-        reconstruction shows less of an image than a method without any learning of classes.
+        PCA is the best linear code. A pose that explains less wastes numbers that it has.
         """
         return self.pose < self.pca_same - MARGIN

@@ -14,7 +14,7 @@ from model.bundle.bounded import read_png
 EXPLAINED = "explained.png"
 FIGURES = {
     "curves.png": "training curves",
-    "confidence.png": "reliability, risk and sizes of sets",
+    "confidence.png": "reliability, coverage and sizes of sets",
     EXPLAINED: "images, their reconstructions and those of PCA",
     "health.png": "couplings and starved capsules",
     "sweep.png": "every pose dimension moved from -0.25 to 0.25",

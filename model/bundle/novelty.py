@@ -78,6 +78,8 @@ class NoveltyRule(Entry):
     `typical` images that the network has not learnt."""
     test_novel_percent: float | None = None
     """The percentage of the data set's own test images that are novel: false alarms."""
+    threshold_images: str = ""
+    """The images that set the threshold, in words; empty where they are half of `images`."""
     distance: Rising = ()
     """The distance at each quantile. It is empty where the bundle has no Gaussians."""
     gaussians: Annotated[InstanceOf[PoseGaussians] | None, Field(exclude=True)] = dataclasses.field(

@@ -25,6 +25,7 @@ from model.views.answers import (
     is_none,
 )
 from model.views.net import Encoded, Net, require
+from model.views.notes import useless_sets
 from model.views.novelty import Novelty, score_encoded
 from model.views.query import PictureQuery
 from model.views.view import View
@@ -43,7 +44,7 @@ class ClassifyQuery(PictureQuery):
         ge=COVERAGES[0],
         le=COVERAGES[-1],
         allow_inf_nan=False,
-        description="Adds the probability, and the set of labels that holds the true one with this "
+        description="Adds the probability, and a set of labels that holds the true one with this "
         "coverage, such as 0.95.",
     )
 
@@ -117,7 +118,7 @@ class Prediction(Part):
     )
     labels: list[SetLabel] | None = Field(
         None,
-        description="With coverage=: the smallest set that holds the true label with this "
+        description="With coverage=: a set of labels that holds the true label with this "
         "coverage, the most probable label first.",
         exclude_if=is_none,
     )
@@ -162,7 +163,11 @@ class ClassifyAnswer(ModelAnswer):
             outcome
             if isinstance(outcome, FailedPrediction)
             else PredictionAnswer.model_construct(
-                None, model=self.model, version=self.version, **vars(outcome)
+                None,
+                model=self.model,
+                version=self.version,
+                notes=self.notes,
+                **vars(outcome),
             )
             for outcome in self.predictions
         ]
@@ -203,7 +208,8 @@ def _answer(
         else _predict(manifest, outcome, next(scored, None), query)
         for outcome in outcomes
     ]
-    return ClassifyAnswer(**answer_fields(manifest), predictions=predictions)
+    notes = useless_sets(manifest, query.coverage)
+    return ClassifyAnswer(**answer_fields(manifest), notes=notes, predictions=predictions)
 
 
 def _predict(

@@ -22,8 +22,9 @@ def poor_decoder(manifest: Manifest) -> str | None:
         return None
     return (
         f"A pose of {manifest.name} explains only {100 * explained.pose:.0f} % of the variance of "
-        f"images; PCA with as many numbers explains {100 * explained.pca_same:.0f} %. What the "
-        "decoder draws shows little of the image except its class."
+        f"images; PCA of the same class with as many numbers explains "
+        f"{100 * explained.pca_same:.0f} %. What the decoder draws shows little of the image "
+        "except its class."
     )
 
 
@@ -37,6 +38,18 @@ def untrained_absent_classes(manifest: Manifest) -> str | None:
         "rival_share=0. What it draws for an absent class is left to chance, often the same blur "
         "for every image. Do not read it as the network's idea of that class in this image."
     )
+
+
+def useless_sets(manifest: Manifest, coverage: float | None) -> list[str] | None:
+    """That sets of labels add nothing, where each is the most probable label alone."""
+    confidence = manifest.confidence
+    if coverage is None or confidence is None or not confidence.is_top_label_alone(coverage):
+        return None
+    note = (
+        f"At a coverage of {coverage:g}, every set of {manifest.name} is the most probable label "
+        "alone: the network is right more often than that, so the sets add nothing."
+    )
+    return [note]
 
 
 def write_below(drawing: bytes, notes: Sequence[str]) -> bytes:

@@ -88,7 +88,7 @@ class View(Generic[Q, A]):
     async def ask(self, net: Net, query: Q, *pictures: Prepared | Exception) -> A:
         """Compute the answer, with notes on what limits it, and with its drawing."""
         answer = await self.compute(net, query, *pictures)
-        answer.notes = self.notes_on(net.manifest) or None
+        answer.notes = [*(answer.notes or ()), *self.notes_on(net.manifest)] or None
         answer.show(net.manifest.shown_channels)
         return answer
 

@@ -16,7 +16,7 @@ from model.runtime import Runtime
 from model.views.masks import find_masks
 from model.views.segment import candidates, segment
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
-from training import novelty
+from training import kinds
 from training.__main__ import app, conclude_export
 from training.analysis.bundle import analyse
 from training.answers import is_missed
@@ -26,13 +26,11 @@ from training.data.pairs import TEST_DIGESTS, TEST_SEED, PairDraw, PairSet, fixe
 from training.data.source import DatasetError
 from training.evaluate import (
     ScoredSplit,
-    choose_threshold,
     evaluate,
-    measure_overlap,
-    score_shift,
     score_single,
     validation_examples,
 )
+from training.pair_scores import choose_threshold, measure_overlap, score_shift
 from training.provenance import TEST_READS, ProvenanceError, reads_of
 from training.recipes import Recipe
 from training.statistics import interval, mean_interval
@@ -79,41 +77,21 @@ def test_what_poses_explain_of_test_images_is_written(bundle: Bundle, data_dir: 
     assert (bundle.path / EXPLAINED).exists()
 
 
-def test_images_of_one_object_widen_the_interval(bundle: Bundle) -> None:
+def test_images_of_one_object_widen_the_interval(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An object whose images are all wrong is one mistake."""
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (12, *bundle.manifest.image_shape), dtype=np.uint8)
     examples = Examples(images.repeat(4, axis=0), np.arange(12).repeat(4) % 2)
     runtime = Runtime(bundle, device="cpu")
-    shared = np.arange(12).repeat(4)
-    apart, together = (
-        score_single(runtime, examples, split="test", which="noise", objects=objects)
-        for objects in (None, shared)
-    )
+    apart = score_single(runtime, examples, split="test", which="noise")
+    monkeypatch.setattr("training.evaluate.objects_of", lambda *_: np.arange(12).repeat(4))
+    together = score_single(runtime, examples, split="test", which="noise")
     assert 0 < apart.errors < 48
     assert apart.errors == together.errors
     low, high = together.interval_percent
     assert 1.5 * (apart.interval_percent[1] - apart.interval_percent[0]) < high - low
-
-
-def test_mirror_images_have_a_score_of_their_own(bundle: Bundle, data_dir: Path) -> None:
-    """The headline stays that of one view; without mirroring in training, there is no other."""
-    plain = evaluate(bundle, data_dir)
-    assert plain.mirrored_errors is None
-    training = bundle.manifest.training
-    recipe = {**training["recipe"], "flip": True}
-    flipped = replace(bundle.manifest, training={**training, "recipe": recipe})
-    write_manifest(bundle.path, flipped)
-    scores = evaluate(Bundle.open(bundle.path), data_dir)
-    assert scores.errors == plain.errors
-    assert scores.answers
-    images = scores.answers.examples
-    runtime = Runtime(bundle, device="cpu")
-    views = (scale(images.images), scale(images.images[..., ::-1].copy()))
-    mean = sum(runtime.encode(one).presence for one in views)
-    wrong = int((mean.argmax(axis=1) != images.labels).sum())
-    assert scores.mirrored_errors == wrong
-    assert f"mirror image: {wrong:,} wrong" in (bundle.path / CARD).read_text()
 
 
 @pytest.mark.parametrize(("threshold", "percent"), [(0.0, 0.0), (1.0, 100.0)])
@@ -126,7 +104,7 @@ def test_false_alarms_are_those_of_the_test_split(
     percent: float,
 ) -> None:
     """The card says how many test images are novel; other kinds are compared with them."""
-    monkeypatch.setattr(novelty, "COUNT", 5)
+    monkeypatch.setattr(kinds, "COUNT", 5)
     ends = (0.0, 2.0)
     rule = NoveltyRule((0.0, 1.0), ends, ends, ends, threshold, "noise")
     write_manifest(bundle.path, replace(bundle.manifest, novelty=rule))
@@ -196,11 +174,13 @@ def test_findings_made_meanwhile_are_kept(
     bundle: Bundle, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An analysis and an evaluation of one bundle may run at the same time."""
-    monkeypatch.setattr(novelty, "COUNT", 5)
+    monkeypatch.setattr(kinds, "COUNT", 5)
     found = analyse(bundle, data_dir).manifest
     scores = evaluate(bundle, data_dir)
     kept = Bundle.open(bundle.path).manifest
+    assert scores.calibration
     scored = {"metrics": scores.metrics(), "explained": scores.explained}
+    scored |= {"novelty": scores.calibration.novelty}
     assert replace(found, training=kept.training, **scored) == kept
 
 
@@ -320,7 +300,7 @@ def test_scores_of_pairs_are_means_over_digits(
     strokes_bundle_path: Path, noise: PairSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted pair by pair, in batches that do not divide the set."""
-    monkeypatch.setattr("training.evaluate.BATCH", 2)
+    monkeypatch.setattr("training.pair_scores.BATCH", 2)
     runtime = Runtime(Bundle.open(strokes_bundle_path), device="cpu")
     threshold = runtime.bundle.manifest.mask_threshold
     assert threshold is not None
@@ -337,7 +317,6 @@ def test_scores_of_pairs_are_means_over_digits(
     assert errors == len(wrong.images)
     assert pytest.approx(scores["squared_error"], rel=1e-4) == np.mean(squared)
     assert pytest.approx(scores["mask_iou"], abs=1e-4) == np.mean(overlaps)
-    assert pytest.approx(scores["true_ink"], rel=1e-4) == layers.sum() / 10
 
 
 def test_digits_are_counted_as_the_service_counts_them(
@@ -404,7 +383,7 @@ def test_more_pairs_than_are_published_are_made_a_few_at_a_time(
     pairs_bundle: Bundle, data_dir: Path, seven: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All are named, as if made at once; the first are drawn; the interval knows the digits."""
-    monkeypatch.setattr("training.evaluate.BATCH", 8)
+    monkeypatch.setattr("training.pair_scores.BATCH", 8)
     scores = evaluate(pairs_bundle, data_dir, pairs=50)
     runtime = Runtime(Bundle.open(pairs_bundle.path), device="cpu")
     for shift_px in TEST_DIGESTS:
@@ -457,5 +436,5 @@ def test_the_threshold_with_the_best_masks_is_chosen(
     pairs = PairSet(layers.max(axis=1, keepdims=True), layers, np.array([[0, 1], [9, 0], [3, 7]]))
     drawn = layers.astype(np.float32) / 255
     drawn[:, 1] = np.maximum(own * drawn[:, 1], foreign * drawn[:, 0])
-    monkeypatch.setattr("training.evaluate.decode_each", lambda *_: drawn)
+    monkeypatch.setattr("training.pair_scores.decode_each", lambda *_: drawn)
     assert least <= choose_threshold(network, pairs) <= most

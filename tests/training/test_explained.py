@@ -14,9 +14,8 @@ from training.analysis.bundle import analyse_explained
 from training.card import write_card
 from training.data.datasets import Examples
 from training.explained import (
-    Components,
+    ClassComponents,
     explained_share,
-    fit_components,
     reconstruct,
     show_objects,
 )
@@ -34,25 +33,28 @@ def test_the_share_is_that_of_the_variance() -> None:
 
 
 @pytest.mark.parametrize("count", [40, 9], ids=["more images than pixels", "fewer"])
-def test_components_are_the_best_linear_code(count: int) -> None:
-    """Images of a plane need two of them, by either way of finding them."""
-    plane = RNG.normal(size=(2, 12))
-    images = (RNG.normal(size=(count, 2)) @ plane + 3).astype(np.float32)
-    found = fit_components(images, 4)
+def test_each_class_has_its_own_components(count: int) -> None:
+    """Each class is a plane of its own: two components draw its images, and none others."""
+    planes, labels = RNG.normal(size=(2, 2, 12)), np.arange(2 * count) % 2
+    numbers = RNG.normal(size=(2 * count, 2))
+    images = (np.einsum("nd,ndp->np", numbers, planes[labels]) + 3).astype(np.float32)
+    components = ClassComponents(images, labels, 4)
     shares = [
-        explained_share(images, found.reconstruct(images, size), found.mean) for size in (0, 1, 2)
+        explained_share(images, components.reconstruct(images, shown, size), images.mean(axis=0))
+        for shown, size in ((labels, 0), (labels, 1), (labels, 2), (1 - labels, 2))
     ]
-    assert 0 == shares[0]
-    assert 0 < shares[1] < 1
+    assert 0 <= shares[0] < shares[1] < shares[2]
     assert 1 == pytest.approx(shares[2], abs=1e-3)
+    assert shares[3] < 0.9
 
 
-def test_components_are_orthonormal() -> None:
-    """The leading one explains most."""
-    images = (RNG.normal(size=(50, 5)) * [1, 5, 2, 0.1, 3]).astype(np.float32)
-    found: Components = fit_components(images, 5)
-    assert np.allclose(np.eye(5), found.axes.T @ found.axes, atol=1e-5)
-    assert 1 == np.abs(found.axes[:, 0]).argmax()
+def test_a_class_of_one_image_is_that_image() -> None:
+    """One that was never seen is the mean of all."""
+    images = RNG.random((3, 12)).astype(np.float32)
+    components = ClassComponents(images, np.array([0, 0, 1]), 4)
+    drawn = components.reconstruct(images, np.array([1, 1, 2]), 4)
+    assert np.allclose(images[2], drawn[0])
+    assert np.allclose(images.mean(axis=0), drawn[2])
 
 
 def test_the_predicted_class_is_decoded(bundle: Bundle) -> None:
@@ -78,7 +80,7 @@ def test_manifest_card_and_figure_tell_it(bundle: Bundle, data_dir: Path) -> Non
     card = (bundle.path / CARD).read_text()
     assert "## What a pose explains" in card
     assert explained.is_low  # the network is untrained
-    assert "This is less than PCA explains with as many numbers." in card
+    assert "This is less than PCA of the class explains with as many numbers." in card
     with Image.open(bundle.path / "explained.png") as figure:
         assert "PNG" == figure.format
 

@@ -10,18 +10,16 @@ from model.bundle import Bundle, Manifest
 from model.runtime import Runtime
 from model.views.novelty import measure_distances, rank
 from tests.training.published import write_toys
-from training import novelty
+from training.answers import encode
 from training.data.datasets import DATASETS, NOVELTY_DATASETS
+from training.kinds import draw_others
 from training.novelty import (
     RIDGE,
-    auc,
-    draw_others,
+    compare_kinds,
     find_features,
     fit_gaussians,
     fit_novelty,
-    roc,
     score_novelty,
-    separate,
 )
 
 COUNT = 8
@@ -48,7 +46,7 @@ def test_a_fitted_rule_knows_what_it_was_fitted_on(
     images, half = sparse_noise(count), count // 2
     rule = fit_novelty(runtime, images[:half], images[half:], described="noise")
     assert with_distances == (rule.gaussians is not None) == bool(rule.distance)
-    features = find_features(runtime, images, rule.gaussians)
+    features = find_features(runtime, images, encode(runtime, images), rule.gaussians)
     known = rank(rule, features).lowest[half:] >= rule.threshold
     assert 0.95 == pytest.approx(np.mean(known), abs=0.011)
     for name, feature in features._asdict().items():
@@ -59,7 +57,7 @@ def test_a_fitted_rule_knows_what_it_was_fitted_on(
 
 def test_features_are_of_the_most_present_class(runtime: Runtime, images: np.ndarray) -> None:
     """Image by image, without batches, they are the same."""
-    features = find_features(runtime, images[:70], None)
+    features = find_features(runtime, images[:70], encode(runtime, images[:70]), None)
     place = 66
     presence, poses = runtime.encode(images[place : place + 1])
     label = presence[0].argmax()
@@ -118,30 +116,6 @@ def test_a_class_that_was_never_seen_has_the_mean_of_all() -> None:
     assert poses.reshape(400, 6)[::2].mean(axis=0) == pytest.approx(means[0], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("higher", "lower", "expected"),
-    [
-        ([2, 3], [0, 1], 1.0),
-        ([0, 1], [2, 3], 0.0),
-        ([1, 1], [1, 1], 0.5),
-        ([0, 2, 2], [1, 2], (0 + 0 + 1 + 0.5 + 1 + 0.5) / 6),
-    ],
-)
-def test_auc_counts_pairs(higher: list[float], lower: list[float], expected: float) -> None:
-    """Won pairs count one, ties a half."""
-    found = auc(np.array(higher, float), np.array(lower, float))
-    assert expected == pytest.approx(found)
-
-
-def test_auc_is_the_area_under_the_roc_curve() -> None:
-    """The trapezoids under the curve add up to the share of won pairs."""
-    rng = np.random.default_rng(0)
-    known, others = rng.integers(3, 9, 40) / 10, rng.integers(0, 7, 30) / 10
-    x, y = roc(known, others)
-    assert ((0, 0), (1, 1)) == ((x[0], y[0]), (x[-1], y[-1]))
-    assert auc(known, others) == pytest.approx(np.trapezoid(y, x))
-
-
 @pytest.mark.parametrize(("threshold", "known"), [(0.0, 100.0), (1.0, 0.0)])
 def test_other_kinds_are_counted_that_pass_for_known(
     runtime: Runtime, images: np.ndarray, data_dir: Path, threshold: float, known: float
@@ -150,10 +124,11 @@ def test_other_kinds_are_counted_that_pass_for_known(
     rule = replace(
         fit_novelty(runtime, images[:100], images[100:], described="noise"), threshold=threshold
     )
-    found = separate(runtime, rule, data_dir, typical=None, described="")
+    others = draw_others(runtime.bundle.manifest, data_dir)
+    compared, _ = compare_kinds(runtime, rule, others, None, "")
     expected = {"noise", "blanks", "letters", "digits (toys)"}
-    assert expected == {one["kind"] for one in found.others}
-    assert {(COUNT, known)} == {(one["images"], one["known_percent"]) for one in found.others}
+    assert expected == {one["kind"] for one in compared.others}
+    assert {(COUNT, known)} == {(one["images"], one["known_percent"]) for one in compared.others}
 
 
 def test_only_images_that_were_not_learnt_are_compared(
@@ -162,13 +137,17 @@ def test_only_images_that_were_not_learnt_are_compared(
     """With them each kind has an area under the curve, and says of what; without them none."""
     rule = fit_novelty(runtime, images[:100], images[100:], described="noise")
     typical = score_novelty(runtime, images, rule)
-    compared = separate(runtime, rule, data_dir, typical=typical, described="200 images")
+    others = draw_others(runtime.bundle.manifest, data_dir)
+    compared, curves = compare_kinds(runtime, rule, others, typical, "200 images")
     assert {"200 images"} == {one["typical"] for one in compared.others}
-    assert all(0 <= one["auc"] <= 1 for one in compared.others)
-    assert compared.curves.keys() == {one["kind"] for one in compared.others}
-    alone = separate(runtime, rule, data_dir, typical=None, described="")
+    assert curves.keys() == {one["kind"] for one in compared.others}
+    for one in compared.others:
+        x, y = curves[str(one["kind"])]
+        assert ((0, 0), (1, 1)) == ((x[0], y[0]), (x[-1], y[-1]))
+        assert one["auc"] == pytest.approx(np.trapezoid(y, x), abs=1e-4)
+    alone, curves = compare_kinds(runtime, rule, others, None, "")
     assert not any({"auc", "typical"} & one.keys() for one in alone.others)
-    assert {} == alone.curves
+    assert {} == curves
 
 
 @pytest.fixture
@@ -180,7 +159,7 @@ def manifest(bundle_path: Path) -> Manifest:
 @pytest.fixture
 def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the files of one other data set are, and no other's; and few images of each kind."""
-    monkeypatch.setattr(novelty, "COUNT", COUNT)
+    monkeypatch.setattr("training.kinds.COUNT", COUNT)
     monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
     return tmp_path
 
@@ -189,13 +168,13 @@ def test_every_kind_has_its_images(manifest: Manifest, data_dir: Path) -> None:
     """Shaped and scaled as the network wants them, no two letters alike; the same each time."""
     kinds, again = draw_others(manifest, data_dir), draw_others(manifest, data_dir)
     assert {"noise", "blanks", "letters", "digits (toys)"} == kinds.keys()
-    for kind, images in kinds.items():
+    for kind, (images, _) in kinds.items():
         assert ((COUNT, 1, 28, 28), np.float32) == (images.shape, images.dtype)
         assert 0 <= images.min() <= images.max() <= 1
-        assert np.array_equal(images, again[kind])
-    assert COUNT == len({one.tobytes() for one in kinds["letters"]})
-    assert np.ptp(kinds["blanks"][0]) == 0
-    assert kinds["letters"].sum(axis=(1, 2, 3)).min() > 20
+        assert np.array_equal(images, again[kind].images)
+    assert COUNT == len({one.tobytes() for one in kinds["letters"].images})
+    assert np.ptp(kinds["blanks"].images[0]) == 0
+    assert kinds["letters"].images.sum(axis=(1, 2, 3)).min() > 20
 
 
 def test_sets_that_no_network_learns_are_among_them(
@@ -217,4 +196,4 @@ def test_images_are_not_stretched_to_fit(colour_bundle_path: Path, data_dir: Pat
     """Networks of another size or in colour see no other data set, but coloured letters."""
     kinds = draw_others(Bundle.open(colour_bundle_path).manifest, data_dir)
     assert {"noise", "blanks", "letters"} == kinds.keys()
-    assert {(COUNT, 3, 24, 32)} == {images.shape for images in kinds.values()}
+    assert {(COUNT, 3, 24, 32)} == {images.shape for images, _ in kinds.values()}

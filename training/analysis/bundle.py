@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
-from model.bundle.confidence import Input
 from model.bundle.manifest import EIGHT_BITS
 from model.bundle.neighbours import NeighbourImages
 from model.canvas import showing
@@ -26,26 +26,23 @@ from model.capsnet.weights import load
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training import novelty
-from training.analysis.confidence import answer_unseen, fit_confidence
+from training.analysis.confidence import (
+    Answered,
+    cross_validate,
+    fit_confidence,
+    input_of,
+)
 from training.analysis.dimensions import name_dimensions
 from training.analysis.factors import name_by_factors
 from training.analysis.health import measure_health
 from training.analysis.neighbours import choose_images, collect
-from training.answers import Labelled
-from training.card import (
-    CONFIDENCE,
-    EXPLAINED,
-    HEALTH,
-    ROC,
-    ROUTING,
-    SWEEP,
-    write_card,
-)
+from training.answers import Labelled, encode
+from training.card import CONFIDENCE, EXPLAINED, HEALTH, ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import DATASETS, Examples, factors_of
 from training.data.pairs import VALIDATION_SEED, fixed_pairs, validation_pairs
 from training.eight_bits import CALIBRATION_IMAGES, quantise
 from training.eight_bits import measure as measure_eight_bits
-from training.evaluate import choose_threshold, seen_or_not, training_data_of, validation_examples
+from training.evaluate import seen_or_not, training_data_of, validation_examples
 from training.explained import Splits, measure_explained
 from training.figures import (
     draw_confidence,
@@ -55,8 +52,10 @@ from training.figures import (
     draw_sweeps,
 )
 from training.graphs import ExportError
+from training.kinds import draw_others
 from training.manifest import Content, update_manifest
-from training.novelty import fit_novelty, score_novelty, separate
+from training.novelty import compare_kinds, fit_novelty, score_novelty
+from training.pair_scores import choose_threshold
 from training.provenance import runs_of, unseen_by
 from training.random_sample import draw_rows, objects_of, split_rows, take
 from training.recipes import recipe_of
@@ -72,9 +71,7 @@ _ROUTED, _BATCH = 256, 8
 _SEED = 4
 
 
-def analyse(
-    bundle: Bundle, data_dir: Path, *, folder: Path | None = None, twin: Path | None = None
-) -> Bundle:
+def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
     """Analyse confidence, poses, routing, masks or novelty, and neighbours, and add 8 bits.
 
     Writes the card. Where integer products differ from the same rounding in float32, 8 bits are
@@ -82,20 +79,17 @@ def analyse(
 
     Args:
         folder: of the pictures by class, if the network was trained on such a folder.
-        twin: a run or a bundle of the same recipe that left the held-out images out, if the network
-            was trained on all images.
 
     Raises:
-        training.data.datasets.DatasetError: there are no such images, or this is no twin.
-        training.state.CheckpointError: there is no such run or bundle.
+        training.data.datasets.DatasetError: there are no such images.
     """
     with showing(bundle.manifest.shown_channels):
-        return _analyse(bundle, data_dir, folder=folder, twin=twin)
+        return _analyse(bundle, data_dir, folder=folder)
 
 
-def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None, twin: Path | None) -> Bundle:
+def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None) -> Bundle:
     examples, offers = validation_examples(bundle, data_dir, folder=folder), bundle.manifest.offers
-    bundle = analyse_confidence(bundle, examples, twin=twin)
+    bundle = analyse_confidence(bundle, examples)
     try:
         bundle = analyse_eight_bits(bundle, data_dir, folder=folder)
     except ExportError as error:
@@ -148,29 +142,33 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
     return _keep_neighbours(bundle, collect(bundle, examples, licence="", source=source))
 
 
-def analyse_confidence(bundle: Bundle, examples: Examples, *, twin: Path | None = None) -> Bundle:
+def analyse_confidence(bundle: Bundle, examples: Examples) -> Bundle:
     """Fit the calibration on held-out images, and draw it; the card is not written.
 
-    It stays as it was where no network that left these images out can answer them. Networks for
-    pairs have none. Scores of an older calibration on test images are removed.
-
-    Raises:
-        training.data.datasets.DatasetError: this is no twin.
-        training.state.CheckpointError: there is no such run or bundle.
+    It stays as it was if the network learnt these images: `evaluate` then calibrates it on test
+    images. Networks for pairs have none. Scores of an older calibration on test images are removed.
     """
-    manifest = bundle.manifest
-    if manifest.mask_threshold is not None:
+    manifest, runs = bundle.manifest, runs_of(bundle.manifest.training)
+    if manifest.mask_threshold is not None or not unseen_by(runs):
         return bundle
-    answered = answer_unseen(bundle, examples, twin)
-    if answered is None:
-        return bundle
-    kind: Input = "log-presence" if manifest.presence == "probability" else "presence"
-    confidence = fit_confidence(answered, kind=kind)
-    metrics = {key: value for key, value in manifest.metrics.items() if key != "confidence"}
-    if confidence:
-        scores = {"held-out images": confidence.cross_validated}
+    presence, kind = encode(Runtime(bundle), examples.images).presence, input_of(manifest)
+    objects = objects_of(manifest.dataset, len(examples.labels))
+    answered = Answered(presence, examples.labels, objects)
+    described = f"{len(examples.labels):,} held-out training images"
+    if step := runs[-1].kept_step:
+        described += f", which also chose the weights of step {step:,}: expect a lower coverage"
+    confidence = fit_confidence(answered, kind=kind, described=described)
+    (bundle.path / CONFIDENCE).unlink(missing_ok=True)
+    if confidence and (measures := cross_validate(answered, kind=kind)):
+        confidence = replace(confidence, cross_validated=measures)
+        scores = {"held-out images": measures}
         draw_confidence(scores, bundle.path / CONFIDENCE, title=manifest.name)
-    return _record(bundle, confidence=confidence, metrics=metrics)
+
+    def add(manifest: Manifest) -> Manifest:
+        metrics = {name: value for name, value in manifest.metrics.items() if name != "confidence"}
+        return replace(manifest, metrics=metrics, confidence=confidence)
+
+    return _update(bundle, add)
 
 
 def analyse_eight_bits(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
@@ -194,8 +192,11 @@ def analyse_eight_bits(bundle: Bundle, data_dir: Path, *, folder: Path | None = 
     if graph is None:
         return bundle
     effect, name = measure_eight_bits(bundle, graph, held_out), f"{EIGHT_BITS}.onnx"
-    graphs = {**bundle.manifest.graphs, EIGHT_BITS: name}
-    return _record(bundle, {name: graph}, eight_bits=effect, graphs=graphs)
+
+    def add(manifest: Manifest) -> Manifest:
+        return replace(manifest, eight_bits=effect, graphs={**manifest.graphs, EIGHT_BITS: name})
+
+    return _update(bundle, add, {name: graph})
 
 
 def analyse_explained(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
@@ -246,9 +247,12 @@ def analyse_neighbours(
 
 def _keep_neighbours(bundle: Bundle, neighbours: NeighbourImages) -> Bundle:
     assert neighbours.gallery
-    offers = tuple(dict.fromkeys((*bundle.manifest.offers, "neighbours")))
-    arrays = {NEIGHBOURS: neighbours.gallery}
-    return _record(bundle, arrays, neighbours=neighbours, offers=offers)
+
+    def add(manifest: Manifest) -> Manifest:
+        offers = tuple(dict.fromkeys((*manifest.offers, "neighbours")))
+        return replace(manifest, neighbours=neighbours, offers=offers)
+
+    return _update(bundle, add, {NEIGHBOURS: neighbours.gallery})
 
 
 def analyse_dimensions(bundle: Bundle, examples: Examples, learnt: Examples) -> Bundle:
@@ -329,37 +333,31 @@ def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundl
     """Fit the novelty rule on held-out images alone; report what it makes of other kinds.
 
     Other kinds are compared with the half that chose the threshold, unless the network has learnt
-    it: then `evaluate` compares them with test images. Of fewer than `novelty.MIN_IMAGES` images
-    there is no rule.
+    it: then `evaluate` chooses the threshold on test images, and compares others with them. Of
+    fewer than `novelty.MIN_IMAGES` images there is no rule.
     """
     manifest, runtime = bundle.manifest, Runtime(bundle)
     if len(examples.labels) < novelty.MIN_IMAGES:
         return _record(bundle, novelty=None)
-    described = (
-        f"{len(examples.labels):,} training images that the network was {seen_or_not(manifest)}"
-    )
+    described = f"{len(examples.labels):,} training images that the network was "
     fitted, half = _halves(bundle, examples)
-    rule = fit_novelty(runtime, fitted, half, described=described)
-    gaussians, unseen = rule.gaussians, unseen_by(runs_of(manifest.training)) > 0
-    found = separate(
-        runtime,
-        rule,
-        data_dir,
-        typical=score_novelty(runtime, half, rule) if unseen else None,
-        described=f"{len(half):,} held-out images",
-    )
+    rule = fit_novelty(runtime, fitted, half, described=described + seen_or_not(manifest))
+    is_unseen = unseen_by(runs_of(manifest.training)) > 0
+    typical = score_novelty(runtime, half, rule) if is_unseen else None
+    others = draw_others(manifest, data_dir)
+    rule, curves = compare_kinds(runtime, rule, others, typical, f"{len(half):,} held-out images")
     (bundle.path / ROC).unlink(missing_ok=True)
-    if found.curves:
-        draw_roc(found.curves, bundle.path / ROC)
-    arrays = {NOVELTY: gaussians} if gaussians else {}
-    return _record(bundle, arrays, novelty=replace(rule, others=found.others))
+    if curves:
+        draw_roc(curves, bundle.path / ROC)
+    arrays = {NOVELTY: rule.gaussians} if rule.gaussians else {}
+    return _record(bundle, arrays, novelty=rule)
 
 
-def _halves(bundle: Bundle, examples: Examples) -> tuple[Floats, Floats]:
+def _halves(bundle: Bundle, examples: Examples) -> list[NDArray[np.uint8]]:
     """Two random halves (N, C, H, W) of images, which share no object."""
     objects = objects_of(bundle.manifest.dataset, len(examples.labels))
-    one, other = split_rows(examples.labels, seed=_SEED, objects=objects)
-    return scale(examples.images[one]), scale(examples.images[other])
+    halves = split_rows(examples.labels, seed=_SEED, objects=objects)
+    return [examples.images[rows] for rows in halves]
 
 
 def _centre(examples: Examples, bundle: Bundle) -> Examples:
@@ -372,15 +370,24 @@ def _centre(examples: Examples, bundle: Bundle) -> Examples:
 
 
 def _record(bundle: Bundle, files: Mapping[str, Content] | None = None, **findings: Any) -> Bundle:
-    """Write findings into the manifest; findings about other weights are removed."""
+    """Write findings into the manifest: see `_update`."""
+    return _update(bundle, lambda manifest: replace(manifest, **findings), files)
 
-    def add(manifest: Manifest) -> Manifest:
+
+def _update(
+    bundle: Bundle,
+    add: Callable[[Manifest], Manifest],
+    files: Mapping[str, Content] | None = None,
+) -> Bundle:
+    """Add findings to the manifest as it is now; findings about other weights are removed."""
+
+    def change(manifest: Manifest) -> Manifest:
         version = manifest.version
         if manifest.analysed_version != version:
             offers = tuple(offer for offer in manifest.offers if offer != "neighbours")
             manifest = replace(manifest, offers=offers, neighbours=None)
             manifest = replace(manifest, pose_dimensions=(), novelty=None, analysed_version=version)
             manifest = replace(manifest, confidence=None, explained=None, health=None)
-        return replace(manifest, **findings)
+        return add(manifest)
 
-    return update_manifest(bundle, add, files)
+    return update_manifest(bundle, change, files)

@@ -30,8 +30,9 @@ from training.analysis.bundle import (
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.assemblies import list_factors
 from training.data.datasets import DATASETS, Examples
-from training.evaluate import THRESHOLDS, validation_examples
-from training.kinds import draw_kinds
+from training.evaluate import validation_examples
+from training.kinds import draw_changed
+from training.pair_scores import THRESHOLDS
 from training.recipes import recipe_of
 from training.training_data import TrainingData
 
@@ -41,7 +42,7 @@ IMAGES = np.random.default_rng(0).random((10, 1, 28, 28), np.float32)
 @pytest.fixture
 def data_dir(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the toys, and few images of other kinds."""
-    monkeypatch.setattr(novelty, "COUNT", 5)
+    monkeypatch.setattr("training.kinds.COUNT", 5)
     monkeypatch.setattr(novelty, "MIN_IMAGES", HELD_OUT)
     return data_dir
 
@@ -175,7 +176,7 @@ def test_other_kinds_have_no_part_in_the_rule(
 ) -> None:
     """With fewer of them it is the same; only what is reported changes."""
     first = analyse_novelty(bundle, examples, data_dir).manifest.novelty
-    monkeypatch.setattr(novelty, "COUNT", 2)
+    monkeypatch.setattr("training.kinds.COUNT", 2)
     second = analyse_novelty(bundle, examples, data_dir).manifest.novelty
     assert first is not None
     assert second is not None
@@ -208,9 +209,10 @@ def test_samples_are_of_all_classes_where_images_are_in_their_order(
     ):
         with suppress(InterruptedError):
             part()
-    monkeypatch.setattr("training.kinds.COUNT", 10)
-    kinds = draw_kinds(bundle.manifest, ordered, data_dir)
-    seen.append({*kinds["turned by 30°"].labels.tolist()})
+    monkeypatch.setattr("training.kinds.CHANGED", 10)
+    changed = draw_changed(bundle.manifest, ordered)["turned by 30°"].labels
+    assert changed is not None
+    seen.append({*changed.tolist()})
     assert [2] * 5 == [len(one) for one in seen]
 
 
