@@ -212,9 +212,9 @@ def replacing_folder(target: Path) -> Iterator[Path]:
 def round_measured(network: Network, validation: Labelled) -> dict[str, Any]:
     """Round the large weights in place as they will be stored, and measure the effect.
 
-    Some answers near the border between two classes change either way. The network is worse where
-    those lost outnumber those won by more than chance explains: two standard deviations of so many
-    tosses of a coin.
+    Rounding changes some answers: right ones become wrong, wrong ones become right. The network is
+    worse if it loses more right answers than it wins, by more than two standard deviations of as
+    many tosses of a coin.
 
     Returns:
         what that did to presence and answers on the validation images.

@@ -58,11 +58,13 @@ def freedom(values: NDArray[np.generic], shown: NDArray[np.int64] | None) -> int
 def standard_error(values: NDArray[np.generic], shown: NDArray[np.int64] | None = None) -> float:
     """Return the standard error of the mean of values (N,): std / sqrt(N).
 
-    Images of the same objects have a larger one, std / sqrt(M) over the mean values of M objects
-    that have as many images each. So have pairs that share digits: with e the distance from the
-    mean, the variance is the sum of e_a e_b over all pairs a and b that share a digit, over N
-    squared (Aronow, Samii and Assenova, "Cluster-Robust Variance Estimation for Dyadic Data",
-    2015). That is what resampling digits, not pairs, would give.
+    Images that show the same object are not independent. Of M objects with equally many images, the
+    error is std / sqrt(M), where std is that of the M mean values.
+
+    Pairs that share a digit are not independent either. Let e be a pair's distance from the mean.
+    The variance of the mean is the sum of e_a e_b over all pairs a and b that share a digit,
+    divided by N squared (Aronow, Samii and Assenova, "Cluster-Robust Variance Estimation for Dyadic
+    Data", 2015). Resampling digits, instead of pairs, gives the same.
 
     Args:
         shown: which object (N,) each image shows, or which two digits (N, 2) each pair; None where

@@ -32,16 +32,6 @@ def test_answers_keep_the_order_of_many_images(trained: Network, bars: Examples)
     np.testing.assert_array_equal(bars.labels[order], most_present(presence, 1)[:, 0])
 
 
-def test_images_are_seen_as_they_are(trained: Network, bars: Examples) -> None:
-    """Nothing is shifted: the network gets the pixels, divided by 255."""
-    seen: list[torch.Tensor] = []
-    hook = trained.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    measure_presence(trained, bars.images, CPU)
-    hook.remove()
-    expected = torch.tensor(bars.images).float() / 255
-    torch.testing.assert_close(expected, torch.cat(seen), rtol=0, atol=0)
-
-
 @pytest.mark.parametrize(("wrong", "percent"), [(0, 0.0), (6, 25.0), (24, 100.0)])
 def test_the_error_is_the_share_of_wrong_answers(
     trained: Network, bars: Examples, wrong: int, percent: float
@@ -105,12 +95,6 @@ def test_of_wrong_pairs_the_less_present_class_is_kept() -> None:
     wrong = find_wrong(PairSet(IMAGES, IMAGES.repeat(2, 1), labels), PRESENCE)
     assert ([[0, 1]], [[1, 2]]) == (wrong.labels.tolist(), wrong.answers.tolist())
     assert np.array([[0.1, 0.3]], np.float32).tolist() == wrong.presence.tolist()
-
-
-def test_nothing_wrong_is_found_where_all_is_right() -> None:
-    """The arrays are empty and keep their shapes."""
-    wrong = find_wrong(Examples(IMAGES, np.array([1, 0, 2])), PRESENCE)
-    assert [(0, 1, 4, 4), (0, 1), (0, 1), (0, 2)] == [array.shape for array in wrong]
 
 
 def test_absent_classes_are_neither_there_nor_named() -> None:

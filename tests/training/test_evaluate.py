@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from model.bundle import CARD, Bundle, BundleError, write_manifest
 from model.bundle.novelty import NoveltyRule
@@ -17,7 +16,7 @@ from model.views.masks import find_masks
 from model.views.segment import candidates, segment
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
 from training import kinds
-from training.__main__ import app, conclude_export
+from training.__main__ import conclude_export
 from training.analysis.bundle import analyse
 from training.answers import is_missed
 from training.card import EXPLAINED, WRONG
@@ -199,23 +198,6 @@ def test_the_mean_over_seeds_stays_beside_a_new_score(bundle: Bundle, data_dir: 
     assert f"{scores.errors} wrong); mean of 3 seeds 0.50 ± 0.10 % (95 % interval 0.40" in card
 
 
-def test_a_bundle_that_ships_is_evaluated_by_its_name(
-    bundle: Bundle, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As `model.load` finds it; a folder gives the same, an unknown name those that there are."""
-    monkeypatch.setattr("model.SHIPPED", bundle.path.parent)
-    options = ["--validation", "--data-dir", str(data_dir)]
-    by_name, by_folder, by_none = (
-        CliRunner().invoke(app, ["evaluate", name, *options])
-        for name in ("mnist", str(bundle.path), "mnits")
-    )
-    assert (0, by_folder.output) == (by_name.exit_code, by_name.output)
-    assert f" of {HELD_OUT} wrong: " in by_name.output
-    assert (
-        "'mnits' is neither a folder with a bundle nor one that ships: mnist. Did you mean 'mnist'?"
-    ) == str(by_none.exception)
-
-
 @pytest.mark.parametrize(("held_out", "option"), [(HELD_OUT, " --validation"), (0, "")])
 def test_a_bundle_without_a_score_is_to_be_evaluated_next(
     held_out: int, option: str, bundle_path: Path, data_dir: Path
@@ -237,15 +219,6 @@ def test_an_unknown_family_is_a_sentence(
     with pytest.raises(BundleError, match="the family linear is none of dynamic, "):
         evaluate(Bundle.open(bundle.path), data_dir, split=split)
     assert not (bundle.path.parent / TEST_READS).exists()
-
-
-def test_an_unknown_setting_is_a_sentence(bundle: Bundle, data_dir: Path) -> None:
-    """As of a bundle that a later version wrote."""
-    training = bundle.manifest.training
-    later = {**training, "recipe": {**training["recipe"], "colour": "red"}}
-    write_manifest(bundle.path, replace(bundle.manifest, training=later))
-    with pytest.raises(BundleError, match="its recipe cannot be read: colour='red'"):
-        evaluate(Bundle.open(bundle.path), data_dir)
 
 
 @pytest.fixture
@@ -398,14 +371,6 @@ def test_more_pairs_than_are_published_are_made_a_few_at_a_time(
         expected = mean_interval(wrong, digits)
         assert pytest.approx(list(expected), abs=1e-4) == told["interval_percent"]
     assert scores.shifts["4 px"]["interval_percent"] == scores.metrics()["interval_percent"]
-
-
-def test_other_test_pairs_than_the_published_ones_are_refused(
-    pairs_bundle: Bundle, data_dir: Path
-) -> None:
-    """Scores are comparable only on the same pairs, bit for bit."""
-    with pytest.raises(DatasetError, match="not the published ones"):
-        evaluate(pairs_bundle, data_dir)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from model.capsnet import FAMILIES, Encoding, Network, load
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
 from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig
 from model.capsnet.stem import Conv
-from model.outputs import Trace
 from model.runtime import Runtime
 from training.data.datasets import DIGITS, Examples
 from training.export import (
@@ -171,50 +170,13 @@ class CrossedEncoder(DynamicCapsNet):
         return super().forward(self.filter(images))
 
 
-class CrossedRouting(DynamicCapsNet):
-    """It traces filtered images."""
-
-    def __init__(self, config: DynamicConfig) -> None:
-        super().__init__(config)
-        self.filter = Crossed()
-
-    def trace(self, images: Tensor) -> Trace[Tensor]:
-        """Filter, then trace."""
-        return super().trace(self.filter(images))
-
-
-class CrossedDecoder(DynamicCapsNet):
-    """It filters what it draws."""
-
-    def __init__(self, config: DynamicConfig) -> None:
-        super().__init__(config)
-        self.decoder = Filtered(self.decoder)
-
-
-class Filtered(nn.Module):
-    """A decoder and a filter."""
-
-    def __init__(self, decoder: nn.Module) -> None:
-        super().__init__()
-        self.decoder, self.filter = decoder, Crossed()
-
-    def forward(self, poses: Tensor, classes: Tensor) -> Tensor:
-        """Decode, then filter."""
-        filtered: Tensor = self.filter(self.decoder(poses, classes))
-        return filtered
-
-
-@pytest.mark.parametrize(
-    ("kind", "graph"),
-    [(CrossedEncoder, "encoder"), (CrossedDecoder, "decoder"), (CrossedRouting, "routing, ")],
-)
-def test_a_normalisation_that_is_wrongly_folded_is_refused(
-    kind: type[DynamicCapsNet], graph: str, tmp_path: Path, noise: Examples
-) -> None:
+def test_a_normalisation_that_is_wrongly_folded_is_refused(tmp_path: Path, noise: Examples) -> None:
     """A bundle computes what the trained network did, not what folding made of it."""
     torch.manual_seed(0)
-    network = kind(DynamicConfig(stem=(Conv(4, 9),), primary_types=1, decoder_hidden=(8, 8)))
-    with pytest.raises(ExportError, match=f"folded normalisation, {graph}.*: off by"):
+    network = CrossedEncoder(
+        DynamicConfig(stem=(Conv(4, 9),), primary_types=1, decoder_hidden=(8, 8))
+    )
+    with pytest.raises(ExportError, match="folded normalisation, encoder: off by"):
         export(network.eval(), tmp_path / "crossed", noise)
     assert [] == list(tmp_path.iterdir())
 
@@ -234,18 +196,6 @@ def test_a_bundle_is_whole_and_nothing_else_is_left(exported: Bundle) -> None:
     version = exported.manifest.version
     assert digest(exported.path / WEIGHTS, exported.path).startswith(version)
     assert 12 == len(version)
-
-
-def test_equal_weights_have_one_version(exported: Bundle, tmp_path: Path, noise: Examples) -> None:
-    """Exported again it is the same; other weights have another one."""
-    other = small()
-    with torch.no_grad():
-        other.classes.bias.add_(1)  # type: ignore[union-attr]
-    again, changed = (
-        export(network, tmp_path / name, noise).manifest.version
-        for name, network in (("again", small()), ("changed", other))
-    )
-    assert exported.manifest.version == again != changed
 
 
 @families
@@ -313,14 +263,6 @@ def test_rounding_that_loses_answers_is_refused(fragile: Network, noise: Example
     """The message counts them."""
     with pytest.raises(ExportError, match="20 right answers of 20 are lost, 0 won"):
         round_measured(fragile, noise._replace(labels=np.full(20, 3)))
-
-
-def test_rounding_that_wins_as_many_answers_is_chance(fragile: Network, noise: Examples) -> None:
-    """Near the border between two classes answers change either way."""
-    rounding = round_measured(fragile, noise._replace(labels=np.arange(20) % 2 + 2))
-    assert (10, 10, 20) == tuple(
-        rounding[key] for key in ("errors_before", "errors_after", "answers_changed")
-    )
 
 
 def test_a_bundle_is_replaced_when_all_is_there(tmp_path: Path) -> None:

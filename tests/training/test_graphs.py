@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,6 @@ import onnx
 import pytest
 import torch
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
-from onnxruntime import SessionOptions
 from safetensors import safe_open
 from torch import Tensor, nn
 
@@ -26,8 +24,7 @@ from model.capsnet.decoder import Decoder
 from model.capsnet.matrix import MatrixCapsNet, MatrixConfig
 from model.capsnet.squash import length, squash
 from model.capsnet.stem import Conv, Residual, Whiten
-from model.runtime.cpu import PROVIDER, open_session
-from model.runtime.sessions import create_session
+from model.runtime.cpu import open_session
 from training.graphs import (
     LARGE,
     ExportError,
@@ -103,11 +100,7 @@ class Bare(BaselineCnn):
         return super().forward(self.mix(self.front(images)))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"affine": False}, {"width": LARGE}],
-    ids=["usual", "without weights", "as many channels as a stored weight has elements"],
-)
+@pytest.mark.parametrize("options", [{}, {"affine": False}], ids=["usual", "without weights"])
 def test_a_convolution_without_bias_takes_over_its_normalisation(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -123,8 +116,7 @@ def test_a_convolution_without_bias_takes_over_its_normalisation(
     fold_norms(network)
     torch.testing.assert_close(before, network(images).presence, rtol=0, atol=1e-5)
     relearning = deepcopy(network).train().front(images)
-    loose = 1e-2 if options.get("width") else 1e-3  # some of many channels hardly vary
-    torch.testing.assert_close(learning, relearning, rtol=0, atol=loose)
+    torch.testing.assert_close(learning, relearning, rtol=0, atol=1e-3)
     again = Bare(SMALL, **options)
     again.load_state_dict(network.state_dict())
     round_weights(network)
@@ -180,22 +172,6 @@ def test_graphs_refer_to_whole_weights(family: str, family_bundles: Path) -> Non
 
 
 @families
-def test_weights_are_widened_when_a_graph_is_loaded(
-    family: str, family_bundles: Path, tmp_path: Path
-) -> None:
-    """No inference does again what depends on weights alone."""
-    bundle = bundle_of(family, family_bundles)
-    options = SessionOptions()
-    options.log_severity_level = 3
-    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
-    create_session(bundle.graph("encoder"), options, [PROVIDER])
-    loaded = onnx.load(tmp_path / "optimised.onnx").graph
-    constants = {one.name for one in loaded.initializer}
-    assert not [node.op_type for node in loaded.node if set(node.input) <= constants]
-    assert HALF not in {one.data_type for one in loaded.initializer}
-
-
-@families
 def test_inputs_and_outputs_are_those_of_the_contract(family: str, family_bundles: Path) -> None:
     """Names, float32 and a dynamic batch axis, as `model.bundle` documents them."""
     bundle = bundle_of(family, family_bundles)
@@ -217,29 +193,6 @@ def test_inputs_and_outputs_are_those_of_the_contract(family: str, family_bundle
         kinds = [value.type.tensor_type.elem_type for value in ends if value.name != "classes"]
         assert {WIDE} == set(kinds)
         assert graph.input[0].type.tensor_type.shape.dim[0].dim_param
-
-
-def test_half_precision_computes_in_float16(bundle_path: Path) -> None:
-    """Convolutions and votes take float16 weights."""
-    graph = read(bundle_path / "encoder.fp16.onnx")
-    kinds = {one.name: one.data_type for one in graph.initializer}
-    casts = {
-        node.output[0]: next(one.i for one in node.attribute if one.name == "to")
-        for node in graph.node
-        if node.op_type == "Cast" and node.input[0] in kinds
-    }
-    halves = {name for name, kind in {**kinds, **casts}.items() if kind == HALF}
-    consumers = [node.op_type for node in graph.node if {*node.input[1:2]} & halves]
-    assert ["Conv", "Conv", "MatMul"] == consumers
-
-
-def test_the_batch_encoder_multiplies_matrices_instead_of_convolving(bundle_path: Path) -> None:
-    """Of the two convolutions the primary capsules' is in Winograd's form."""
-    convolutions = [
-        [node.op_type for node in read(bundle_path / name).node].count("Conv")
-        for name in ("encoder.onnx", "encoder.batch.onnx")
-    ]
-    assert [2, 1] == convolutions
 
 
 def bad(kind: type[BaselineCnn]) -> BaselineCnn:
@@ -359,25 +312,3 @@ def test_weights_that_were_not_rounded_are_refused(tmp_path: Path) -> None:
     """Storing them would change the network that parity is checked against."""
     with pytest.raises(ExportError, match=r"features\.4\.weight was not rounded to 16 bits"):
         write_graphs(BaselineCnn(SMALL).eval(), tmp_path)
-
-
-def test_rounding_twice_is_rounding_once() -> None:
-    """Large parameters alone are changed, and only the first time."""
-    network = BaselineCnn(SMALL)
-    before = {name: one.clone() for name, one in network.named_parameters()}
-    round_weights(network)
-    once = {name: one.clone() for name, one in network.named_parameters()}
-    round_weights(network)
-    for name, parameter in network.named_parameters():
-        assert torch.equal(once[name], parameter)
-        assert torch.equal(before[name], parameter) != is_large(parameter)
-
-
-def test_an_altered_weight_is_found(bundle_path: Path, tmp_path: Path) -> None:
-    """Graphs share a file with a digest: a bundle with another one is not opened."""
-    copy = Path(shutil.copytree(bundle_path, tmp_path / "copy"))
-    content = bytearray((copy / WEIGHTS).read_bytes())
-    content[-1] ^= 1
-    (copy / WEIGHTS).write_bytes(content)
-    with pytest.raises(Exception, match="is not the file that the manifest describes"):
-        Bundle.open(copy)

@@ -8,8 +8,7 @@ import torch
 from model.capsnet import build
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.network import NetworkConfig
-from model.capsnet.stem import Conv, Whiten
-from training.growth import MAX_PX, fit_size, grow_stem
+from training.growth import MAX_PX, fit_size
 from training.recipes import PRESETS, Recipe
 
 PICTURES = PRESETS["pictures"]
@@ -50,20 +49,6 @@ def test_weights_do_not_grow_with_the_pictures() -> None:
     assert max(counts) < 1.25 * counts[0]
 
 
-@pytest.mark.parametrize("name", ["mnist-attention", "mnist-shared", "mnist-compact"])
-def test_other_families_grow_too(name: str) -> None:
-    """At 96 pixels they have at most twice the weights that they have at 32."""
-    with torch.device("meta"):
-        small, large = (
-            sum(
-                weight.numel()
-                for weight in build(fitted(size, recipe=PRESETS[name]).network).parameters()
-            )
-            for size in (32, 96)
-        )
-    assert large < 2 * small
-
-
 def test_lengths_stay_the_same_share_of_an_image() -> None:
     """Shifts and squares of four times the pixels; less of a batch is reconstructed."""
     recipe = replace(PICTURES, cutout_px=4, elastic_px=1.5)
@@ -76,9 +61,3 @@ def test_pictures_of_the_preset_size_change_nothing_else() -> None:
     """Only the number of classes."""
     expected = replace(PICTURES, network=replace(PICTURES.network, num_classes=3))
     assert expected == fitted(32)
-
-
-def test_whitening_stays_first() -> None:
-    """Its filters are fitted to pixels."""
-    stem = grow_stem((Whiten(), Conv(8, 3)), (130, 130), designed=32)
-    assert (Whiten(), Conv(32, 3, 2, padding=1), Conv(32, 3, 2, padding=1), Conv(8, 3)) == stem

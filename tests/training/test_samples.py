@@ -65,8 +65,3 @@ def test_classes_share_ten_places(tmp_path: Path, labels: list[int], expected: l
     """One of each, then a second one, while there is room."""
     index = write(tmp_path, labels, tuple("abcdefghijkl"), 1)
     assert expected == [one["label"] for one in index]
-
-
-def test_a_name_without_letters_is_a_number(tmp_path: Path) -> None:
-    """Its file still says which class it is."""
-    assert ["00-class-0.png"] == [one["file"] for one in write(tmp_path, [0], ("猫",), 1)]

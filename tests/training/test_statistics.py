@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.statistics import design_effect, interval, mean_interval, standard_error
+from training.statistics import interval, mean_interval, standard_error
 
 DIGITS = 300
 
@@ -47,14 +47,6 @@ def test_seeds_are_no_further_trials() -> None:
     assert (1.0, pytest.approx(1.96 * 0.0995, rel=1e-3)) == ((low + high) / 2, (high - low) / 2)
 
 
-def test_independent_pairs_have_the_plain_error() -> None:
-    """No two share a digit: the variance is the binomial one."""
-    wrong = np.array([1.0, 0, 0, 1, 0, 0, 0, 0])
-    digits = np.arange(16).reshape(8, 2)
-    assert standard_error(wrong) == pytest.approx(standard_error(wrong, digits))
-    assert pytest.approx(1) == design_effect(wrong, digits)
-
-
 def test_shared_digits_widen_by_what_drawing_digits_anew_gives() -> None:
     """The error over 400 draws of other digits and pairs is that of a single draw."""
     generator = np.random.default_rng(0)
@@ -85,10 +77,3 @@ def test_images_of_an_object_are_one_trial() -> None:
     told = float(np.mean([standard_error(wrong, objects) for wrong in draws]))
     assert scatter == pytest.approx(told, rel=0.1)
     assert told > 2 * standard_error(draws[0])
-
-
-def test_more_pairs_of_the_same_digits_do_not_end_the_doubt() -> None:
-    """Ten times as many pairs leave the digits' part of the variance."""
-    generator = np.random.default_rng(1)
-    few, many = (standard_error(*draw_pairs(generator, count)) for count in (2000, 20_000))
-    assert 0.6 < many / few < 1

@@ -9,7 +9,8 @@ s_ki the softmax over k of the logits, capsule i's shares:
 - entropy -sum_k s_ki log s_ki / log K and polarisation (K max_k s_ki - 1) / (K - 1), means over
   images and capsules, by presence (Paik, Kwak and Kim 2019, "Capsule Networks Need an Improved
   Routing Algorithm");
-- within and between classes: standard deviations of s_ki over images, times K;
+- spread within a class and between classes: the standard deviation of s_ki over the images of a
+  class, and that of the class means of s_ki; both times K;
 - parse trees: rows s_ki of the predicted class in LEVELS steps, how many different ones there are
   in a class (Renzulli, Tartaglione and Grangetto 2022, "REM: Routing Entropy Minimization");
 - negated: all poses of the last layer's input change their sign (Peer, Stabinger and

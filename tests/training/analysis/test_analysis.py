@@ -90,17 +90,6 @@ def test_too_few_images_give_no_novelty_rule(
     assert "at least 300 held-out images" in (bundle.path / CARD).read_text()
 
 
-def test_each_part_may_be_had_alone(bundle: Bundle, examples: Examples) -> None:
-    """The others stay out of the card."""
-    swept = analyse_dimensions(bundle, examples, examples)
-    write_card(swept)
-    before = headings(swept)
-    assert "Routing" not in before
-    analyse_routing(swept, examples)
-    write_card(swept)
-    assert before | {"Routing"} == headings(bundle)
-
-
 def test_a_family_is_asked_what_it_offers(family_bundles: Path, data_dir: Path) -> None:
     """A CNN has a calibration and nothing inside; self-attention has poses and no iterations."""
     plain = say_training(family_bundles / "tiny-baseline", data_dir / "baseline")
@@ -156,32 +145,6 @@ def test_pairs_have_no_novelty_rule(
     assert analysed.manifest.neighbours
     assert analysed.manifest.neighbours.gallery
     assert {0, 1, 2} == set(analysed.manifest.neighbours.gallery.labels.tolist())
-
-
-def test_pairs_without_reconstructions_have_no_masks(
-    strokes_bundle_path: Path, data_dir: Path, strokes: Examples, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A CNN for pairs is analysed too: the threshold stays, and nothing is drawn."""
-    monkeypatch.setattr("training.analysis.bundle.validation_examples", lambda *_, **__: strokes)
-    monkeypatch.setattr("training.analysis.bundle.analyse_eight_bits", lambda one, *_, **__: one)
-    bundle = say_training(strokes_bundle_path, data_dir / "cnn")
-    blind = replace(bundle.manifest, offers=(), layers=(), class_dim=0, mask_threshold=0.0)
-    analysed = analyse(Bundle(bundle.path, blind), data_dir)
-    assert analysed.manifest == blind
-    assert "Sweeps" not in headings(analysed)
-
-
-def test_other_kinds_have_no_part_in_the_rule(
-    bundle: Bundle, examples: Examples, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With fewer of them it is the same; only what is reported changes."""
-    first = analyse_novelty(bundle, examples, data_dir).manifest.novelty
-    monkeypatch.setattr("training.kinds.COUNT", 2)
-    second = analyse_novelty(bundle, examples, data_dir).manifest.novelty
-    assert first is not None
-    assert second is not None
-    assert first != second
-    assert replace(first, others=()) == replace(second, others=())
 
 
 def test_samples_are_of_all_classes_where_images_are_in_their_order(
@@ -284,10 +247,3 @@ def test_a_longer_network_has_the_same_weights(family: str) -> None:
     with torch.inference_mode():
         assert torch.equal(short(images).poses, same(images).poses)
         assert not torch.equal(short(images).poses, longer(images).poses)
-
-
-@pytest.mark.parametrize("family", ["attention", "baseline"])
-def test_networks_without_iterations_have_no_curve(family: str) -> None:
-    """The message says so."""
-    with pytest.raises(ValueError, match="does not iterate"):
-        measure_changes(build(TINY[family]), IMAGES)

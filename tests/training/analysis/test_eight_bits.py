@@ -11,7 +11,6 @@ from onnxruntime import InferenceSession, SessionOptions
 
 from model.bundle import Bundle
 from model.bundle.manifest import EIGHT_BITS
-from model.loaded import LoadedBundle
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from service.settings import Settings
@@ -69,16 +68,6 @@ def test_convolutions_compute_with_integers(analysed: Bundle, tmp_path: Path) ->
     operators = [node.op_type for node in nodes]
     assert 1 == operators.count("QLinearConv")
     assert "Cast" not in operators
-
-
-def test_every_answer_names_the_precision(analysed: Bundle, images: Floats) -> None:
-    """After the version of the weights; in float32 it is the version alone."""
-    full = LoadedBundle(analysed, device="cpu")
-    eight = LoadedBundle(analysed, device="cpu", precision="int8")
-    picture = (255 * images[0, 0]).astype(np.uint8)
-    version = analysed.manifest.version
-    assert version == full.reconstruct(picture).version
-    assert f"{version}+int8" == eight.reconstruct(picture).version
 
 
 def test_the_service_computes_in_8_bits_where_it_is_set(

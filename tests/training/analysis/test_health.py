@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from PIL import Image
 
 from model.bundle import CARD, Bundle, BundleError
 from model.capsnet import build
-from model.capsnet.dynamic import DynamicConfig
 from tests.model.capsnet.networks import TINY
 from tests.training.published import HELD_OUT, say_training
 from training.analysis.bundle import analyse_health
@@ -58,15 +56,6 @@ def test_lengths_without_a_bias_do_not_see_a_sign(family: str) -> None:
     before = network(torch.from_numpy(IMAGES)).presence.detach().numpy()
     assert np.allclose(before, presence_negated(network, IMAGES), atol=1e-6)
     assert np.allclose(before, network(torch.from_numpy(IMAGES)).presence.detach().numpy())
-
-
-def test_a_bias_tells_x_from_its_negative() -> None:
-    """So do matrix capsules, whose votes are compared with each other and with learned costs."""
-    config = TINY["dynamic"]
-    assert isinstance(config, DynamicConfig)
-    network = build(replace(config, class_bias=True)).eval()
-    before = network(torch.from_numpy(IMAGES)).presence.detach().numpy()
-    assert np.abs(before - presence_negated(network, IMAGES)).max() > 1e-4
 
 
 @pytest.mark.parametrize("family", ["dynamic", "attention", "shared", "matrix"])
