@@ -15,6 +15,7 @@ from model.bundle.explained import MARGIN, Explained
 from model.preprocess import Prepared
 from model.views import all_views, find_view
 from model.views.net import run
+from tests.health import CONFIDENCE
 from tests.views.numpy_net import MANIFEST, NumpyNet
 
 IMAGE = np.zeros((1, 4, 4), np.float32)
@@ -52,11 +53,25 @@ def test_every_view_that_decodes_says_that_the_pose_explains_little() -> None:
     assert {*decoding, "neighbours", "segment"} == noted
 
 
+@pytest.mark.parametrize(("threshold", "is_noted"), [(0.6, True), (0.4, False)])
+def test_sets_that_are_the_top_label_alone_are_said_to_add_nothing(
+    threshold: float, *, is_noted: bool
+) -> None:
+    """No second label reaches more than one half; without `coverage` nothing is said."""
+    manifest = replace(MANIFEST, confidence=replace(CONFIDENCE, thresholds=((threshold,) * 3,)))
+    view, picture = find_view("classify"), Prepared(IMAGE, "none", "light-on-dark", None)
+    answers = [
+        run(view.ask(NumpyNet(manifest), view.query.model_validate(query), picture))
+        for query in ({"coverage": 0.9}, {})
+    ]
+    assert [is_noted, False] == [bool(answer.notes) for answer in answers]
+
+
 @pytest.mark.parametrize("name", ["sweep", "rivals"])
 def test_a_figure_has_the_notes_below(name: str) -> None:
     """The figure above them is the same as without."""
     notes, figure = ask(name, explained=explaining(0.4))
-    assert "only 40 % of the variance of images; PCA with as many numbers explains 70 %" in notes[0]
+    assert "only 40 % of the variance of images; PCA of the same class with" in notes[0]
     silent, plain = ask(name, explained=explaining(0.8))
     assert [] == silent
     large, small = (Image.open(io.BytesIO(png)).convert("RGB") for png in (figure, plain))
