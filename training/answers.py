@@ -177,17 +177,3 @@ def decode_each(
     label_poses = np.take_along_axis(poses, chosen[:, :, None], axis=1)
     images = decode(label_poses.reshape(-1, poses.shape[-1]), chosen.ravel())
     return images.reshape(*classes.shape, *images.shape[2:])
-
-
-def pick_absent(presence: Floats, labels: Labels) -> NDArray[np.int64]:
-    """Pick for each pair the next class after its first label that is absent and not named, (N,).
-
-    Args:
-        presence: (N, K).
-        labels: (N, 2).
-    """
-    classes = presence.shape[1]
-    candidates = (labels[:, :1].astype(np.int64) + np.arange(1, classes)) % classes
-    taken = np.concatenate((labels, most_present(presence, 2)), axis=1)
-    free = (candidates[:, :, None] != taken[:, None, :]).all(axis=2)  # (N, K - 1)
-    return np.asarray(candidates[np.arange(len(labels)), free.argmax(axis=1)])

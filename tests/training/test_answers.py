@@ -14,7 +14,6 @@ from training.answers import (
     is_missed,
     is_wrong,
     measure_presence,
-    pick_absent,
 )
 from training.data.datasets import Examples
 from training.data.pairs import PairSet
@@ -95,13 +94,6 @@ def test_of_wrong_pairs_the_less_present_class_is_kept() -> None:
     wrong = find_wrong(PairSet(IMAGES, IMAGES.repeat(2, 1), labels), PRESENCE)
     assert ([[0, 1]], [[1, 2]]) == (wrong.labels.tolist(), wrong.answers.tolist())
     assert np.array([[0.1, 0.3]], np.float32).tolist() == wrong.presence.tolist()
-
-
-def test_absent_classes_are_neither_there_nor_named() -> None:
-    """The next class after the first label is taken, skipping labels and the two most present."""
-    said = [[0.9, 0.8, 0.1, 0.1], [0.1, 0.9, 0.1, 0.8], [0.9, 0.1, 0.2, 0.8]]
-    labels = np.array([[0, 1], [0, 1], [3, 0]])
-    assert [2, 2, 1] == pick_absent(np.array(said, np.float32), labels).tolist()
 
 
 def test_each_class_is_drawn_from_its_own_pose() -> None:

@@ -105,6 +105,16 @@ def test_a_processor_that_computes_something_else_is_noticed(
     assert "there is no encoder in 8 bits: " in caplog.text
 
 
+def test_8_bits_that_cost_right_answers_are_left_out(
+    bundle: Bundle, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate is 0.1 percentage points; here, no result passes it."""
+    monkeypatch.setattr("training.eight_bits.MAX_LOST", -2.0)
+    with pytest.raises(ExportError, match="of 40 answers are wrong"):
+        analyse_eight_bits(bundle, data_dir)
+    assert bundle == Bundle.open(bundle.path)
+
+
 def test_a_network_with_one_convolution_stays_as_it_is(
     family_bundles: Path, data_dir: Path
 ) -> None:
