@@ -690,7 +690,7 @@ class ExplainedReport(Answer):
     class_mean: float
     """By the mean training image of that class."""
     pca: dict[str, Any]
-    """By principal components of training images; the key is their number."""
+    """By principal components of the training images of the class; the key is their number."""
     class_dim: int
     """D, the numbers of a pose."""
     figure: str | None = None

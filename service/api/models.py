@@ -32,7 +32,8 @@ class ExplainedReport(BaseModel):
     )
     class_mean: float = Field(description="By the mean training image of that class.")
     pca: dict[str, float] = Field(
-        description="By principal components of training images; the key is their number."
+        description="By principal components of the training images of the class; the key is their "
+        "number."
     )
     class_dim: int = Field(description="D, the numbers of a pose.")
     figure: str | None = Field(

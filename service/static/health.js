@@ -61,7 +61,7 @@ function poses(health, explained) {
   ];
   const drawn = explained ? [
     measure("explained by the pose", explained.pose),
-    ...(explained.pca[numbers] === undefined ? [] : [measure(`explained by PCA with ${numbers} numbers`, explained.pca[numbers])]),
+    ...(explained.pca[numbers] === undefined ? [] : [measure(`explained by PCA of its class with ${numbers} numbers`, explained.pca[numbers])]),
   ] : [];
   return section("Parse trees and poses", explained ? "Explained: the share of the variance of images that the reconstructions reproduce." : "", [
     measure("different parse trees of a class", trees / images, `${round(trees)} in ${round(images)} images`),

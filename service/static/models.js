@@ -67,14 +67,14 @@ export function missing(model) {
   return lacking.length ? `This network has ${lacking.join(", ").replace(/, (?=[^,]*$)/, " and ")}.` : "";
 }
 
-/** What the pose of a class explains of images, next to PCA, as a sentence; empty where that was not measured. */
+/** What the pose of a class explains of images, next to PCA of the same class, as a sentence; empty where that was not measured. */
 export function share(model) {
   const { explained, class_dim: size } = model;
   if (!explained) return "";
   const percent = (part) => `${Math.round(100 * part)}\u00a0%`;
   const images = `${explained.count.toLocaleString("en")} ${forPairs(model) ? "single digits in pairs " : ""}${explained.images}`;
   return `A pose of ${size} numbers explains ${percent(explained.pose)} of the variance of ${images}. `
-    + `PCA with ${size} numbers explains ${percent(explained.pca[size])}.`;
+    + `PCA of the same class with ${size} numbers explains ${percent(explained.pca[size])}.`;
 }
 
 /** What each dimension of a class's pose was found to do; undefined where nobody measured. */

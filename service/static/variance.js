@@ -42,7 +42,7 @@ export function varianceFigure(figure) {
     figure.hidden = !explained;
     link.hidden = rows.hidden = !path;
     sentence.textContent = share(model);
-    rows.textContent = `Top row: some of these images. Middle: decoded from their poses. Bottom: PCA with ${size} numbers.`;
+    rows.textContent = `Top row: some of these images. Middle: decoded from their poses. Bottom: PCA of the same class with ${size} numbers.`;
     if (path) view.observe(link);
   };
 }

@@ -136,7 +136,7 @@ def test_the_page_says_what_a_pose_explains_and_what_that_limits(playground: Pla
     choose(playground, "tiny-shared")
     sentence = "A pose of 16 numbers explains 40 % of the variance of 1,200 images of another town."
     shown = page.locator("#share p").first.inner_text().replace("\u00a0", " ")
-    assert f"{sentence} PCA with 16 numbers explains 70 %." == shown
+    assert f"{sentence} PCA of the same class with 16 numbers explains 70 %." == shown
     limits = page.locator("#limits")
     assert "shows little of the image except its class" in limits.inner_text()
     page.get_by_role("tab", name="Rivals").click()
@@ -161,7 +161,7 @@ def test_a_figure_shows_what_a_pose_explains(playground: Playground) -> None:
     page.wait_for_function("() => document.querySelector('#share img').naturalWidth")
     ratio = image.evaluate("element => element.clientWidth / element.clientHeight")
     assert SIZE[0] / SIZE[1] == pytest.approx(ratio, rel=0.02)
-    assert "Bottom: PCA with 16 numbers." in page.locator("#share figcaption").inner_text()
+    assert "Bottom: PCA of the same class with 16 numbers." in page.locator("#share figcaption").inner_text()
     page.locator("#share a").focus()
     with page.expect_popup() as opened:
         page.keyboard.press("Enter")
@@ -200,7 +200,7 @@ def test_a_figure_that_is_gone_leaves_the_sentence(playground: Playground) -> No
     page.locator("#share").scroll_into_view_if_needed()
     page.locator("#share a").wait_for(state="hidden")
     assert "Bottom" not in page.locator("#share").inner_text()
-    assert page.get_by_text("PCA with 16 numbers explains").is_visible()
+    assert page.get_by_text("PCA of the same class with 16 numbers explains").is_visible()
     playground.complaints.clear()  # Chromium names the status
 
 
