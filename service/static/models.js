@@ -67,7 +67,7 @@ export function missing(model) {
   return lacking.length ? `This network has ${lacking.join(", ").replace(/, (?=[^,]*$)/, " and ")}.` : "";
 }
 
-/** What the pose of a class explains of images, next to PCA of the same class, as a sentence; empty where that was not measured. */
+/** What a pose explains of images, next to PCA of the same class, as a sentence; empty where it was not measured. */
 export function share(model) {
   const { explained, class_dim: size } = model;
   if (!explained) return "";
