@@ -53,6 +53,7 @@ def write_methods(document: Json) -> str:
     answers = {name: [find_view(name).answer.__name__] for name in NAMES}
     answers["classify"] = ["FailedPrediction", "PredictionAnswer"]
     answers["equivariance"].append("Transform")
+    answers["sweep"].append("By")
     lines = [_HEAD.rstrip()]
     lines += [
         f"from model.views.{name} import {', '.join(sorted(kinds))}"

@@ -440,17 +440,39 @@ def analyse(
     neighbours: Annotated[
         bool, typer.Option("--neighbours", help="Only add the training images of /neighbours.")
     ] = False,
+    directions: Annotated[
+        bool, typer.Option("--directions", help="Only fit the directions of poses.")
+    ] = False,
+    factors: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="CSV file: `file`, then your own measures of each picture. Only adds a direction "
+            "and a reading for each. Files are relative to --data, or else to the CSV file.",
+        ),
+    ] = None,
 ) -> None:
     """Analyse what is inside a bundle, on the images that `train` holds out without `--final`.
 
     `export` does this too.
     """
     from training.analysis.bundle import analyse as analysed  # noqa: PLC0415  as above
-    from training.analysis.bundle import analyse_neighbours  # noqa: PLC0415  as above
+    from training.analysis.bundle import (  # noqa: PLC0415  as above
+        analyse_factors,
+        analyse_neighbours,
+        refit_directions,
+    )
     from training.card import write_card  # noqa: PLC0415  as above
 
     opened = open_bundle(bundle)
-    if "imported" in opened.manifest.training:
+    if factors is not None:
+        with_factors, sentences = analyse_factors(opened, factors, folder=data)
+        if "imported" not in opened.manifest.training:
+            write_card(with_factors)
+        for sentence in sentences:
+            console.print(sentence, markup=False)
+    elif "imported" in opened.manifest.training:
         from training.imports import analyse_on  # noqa: PLC0415  as above
 
         if data is None:
@@ -460,6 +482,8 @@ def analyse(
         console.print(analyse_on(opened, data)[1], markup=False)
     elif neighbours:
         write_card(analyse_neighbours(opened, data_dir, folder=data))
+    elif directions:
+        write_card(refit_directions(opened, data_dir, folder=data))
     else:
         analysed(opened, data_dir, folder=data)
     console.print(f"wrote {opened.path}")

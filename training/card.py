@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
+import numpy as np
 import torch
 from markupsafe import Markup
 
-from model.bundle import CARD, WEIGHTS, Bundle, Manifest
-from model.bundle.dimensions import Factor
+from model.bundle import CARD, WEIGHTS, Bundle, Manifest, directions
 from model.capsnet import FAMILIES, build
 from training.data.datasets import DATASETS
 from training.figures import MAX_WRONG
@@ -83,7 +83,8 @@ def write_card(bundle: Bundle) -> None:
         ),
         link=lambda words, target: _link(bundle, words, target),
         **_confidence(manifest),
-        **_dimensions(manifest),
+        directions=_directions(manifest),
+        limits_of_directions=directions,
         **_figures(bundle),
     )
     (bundle.path / CARD).write_text(text)
@@ -146,13 +147,33 @@ def _widths(count: int) -> dict[float, str]:
     }
 
 
-def _dimensions(manifest: Manifest) -> dict[str, Any]:
-    dimensions = manifest.pose_dimensions
-    return {
-        "dimension_labels": sorted({dimension.label for dimension in dimensions}),
-        "named_dimensions": sum(dimension.is_named for dimension in dimensions),
-        "by_factor": any(dimension.name in get_args(Factor) for dimension in dimensions),
-    }
+def _directions(manifest: Manifest) -> list[dict[str, Any]]:
+    """A row for each direction, over all classes that have it."""
+    rows = []
+    for name in dict.fromkeys(one.name for one in manifest.directions):
+        found = [one for one in manifest.directions if one.name == name]
+        numbers = []
+        for one in found:
+            quality, reading = one.quality, one.reading
+            measured = (quality.got, quality.spread, quality.same_way)
+            numbers.append((*measured, reading.r2, reading.mean_error, one.share or 0))
+        rows.append(
+            {
+                "name": name,
+                "unit": found[0].unit,
+                "classes": len(found),
+                "offered": sum(one.offered for one in found),
+                "largest_other": max(one.quality.largest_other for one in found),
+                **dict(
+                    zip(
+                        ("got", "spread", "same_way", "r2", "mean_error", "share"),
+                        np.mean(numbers, axis=0).tolist(),
+                        strict=True,
+                    )
+                ),
+            }
+        )
+    return rows
 
 
 def _figures(bundle: Bundle) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from model.canvas import ACCENT, INK, PAPER, shown_channels
 from model.health_figure import SIZE_PX, fill_health
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from model.views.sweep import Sweep, draw_grid
+from model.views.sweep import draw_grid, sweep_dims, sweep_directions
 from training.answers import WrongAnswers
 from training.data.datasets import Examples
 
@@ -140,18 +140,23 @@ def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) ->
 def draw_sweeps(
     runtime: Runtime, manifest: Manifest, examples: Examples, labels: Sequence[int], target: Path
 ) -> None:
-    """Draw every pose dimension of the first image of each of some classes, side by side."""
+    """Draw the directions of the first image of each of some classes, side by side.
+
+    Classes without directions are drawn by dimension.
+    """
     deltas = tuple(number / 20 for number in range(-5, 6))
-    sweep = Sweep(tuple(range(manifest.class_dim)), deltas)
+    by_dimension = sweep_dims(range(manifest.class_dim), deltas, manifest.class_dim)
     grids = []
     for label in labels:
+        offered = manifest.offered_directions(label)
+        sweep = sweep_directions(offered) if offered else by_dimension
         image = scale(examples.images[examples.labels == label][:1])
         poses = sweep.poses(runtime.encode(image).poses[0, label])
         drawn = sweep.on_grid(runtime.decode(poses, np.full(len(poses), label, np.int64)))
-        meanings = [manifest.meaning(label, dim) for dim in sweep.dims]
         name = manifest.class_names[label]
-        grids.append(draw_grid(drawn, sweep, meanings, class_name=name, scale=1))
-    picture = Image.new("RGB", (sum(grid.width for grid in grids), grids[0].height), PAPER)
+        grids.append(draw_grid(drawn, sweep.names, sweep.steps, title=name, scale=1))
+    size = (sum(grid.width for grid in grids), max(grid.height for grid in grids))
+    picture = Image.new("RGB", size, PAPER)
     for index, grid in enumerate(grids):
         picture.paste(grid, (sum(other.width for other in grids[:index]), 0))
     _save_small(picture, target, 64)

@@ -25,6 +25,9 @@ __all__ = [
     "CapsuleHealth",
     "CouplingHealth",
     "DecodeAnswer",
+    "DescribeAnswer",
+    "Described",
+    "DirectionReport",
     "EquivarianceAnswer",
     "ExplainedReport",
     "FailedPrediction",
@@ -36,11 +39,11 @@ __all__ = [
     "HiddenIteration",
     "HiddenLayer",
     "Limits",
-    "Meaning",
     "ModelAnswer",
     "ModelSummary",
     "ModelsAnswer",
     "MorphAnswer",
+    "MovedValue",
     "Neighbour",
     "NeighboursAnswer",
     "NoveltyReport",
@@ -48,6 +51,7 @@ __all__ = [
     "PerturbAnswer",
     "Prediction",
     "Prototype",
+    "ReadValue",
     "ReconstructAnswer",
     "Rival",
     "RivalsAnswer",
@@ -61,6 +65,7 @@ __all__ = [
     "SegmentAnswer",
     "SetLabel",
     "SweepAnswer",
+    "SweptDirection",
     "Votes",
 ]
 
@@ -68,14 +73,17 @@ Fit: TypeAlias = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
 
 Polarity: TypeAlias = Literal["auto", "light-on-dark", "dark-on-light"]
 
+By: TypeAlias = Literal["direction", "dimension"]
+
 Transform: TypeAlias = Literal["shift-x", "shift-y", "turn", "scale"]
 
 Dataset: TypeAlias = Literal["mnist", "fashion-mnist"]
 
 LIMITS: dict[str, dict[str, tuple[float, float]]] = {
     "classify": {"coverage": (0.5, 0.999)},
+    "describe": {"target": (0, 999)},
     "reconstruct": {"target": (0, 999)},
-    "perturb": {"dim": (0, 999), "delta": (-1, 1), "target": (0, 999)},
+    "perturb": {"dim": (0, 999), "target": (0, 999)},
     "decode": {"label": (0, 999)},
     "sweep": {
         "dims": (0, 999),
@@ -155,6 +163,18 @@ class FailedPrediction(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class DescribeAnswer(CapsuleAnswer):
+    """An image in words and units."""
+
+    readings: list[ReadValue]
+    """What is read from the pose of the class."""
+    sentence: str
+    """The most unusual readings, in words; of both digits."""
+    second: Described | None = None
+    """The second digit of a pair."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ReconstructAnswer(CapsuleAnswer):
     """The reconstruction of one class's pose."""
 
@@ -167,12 +187,13 @@ class ReconstructAnswer(CapsuleAnswer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PerturbAnswer(CapsuleAnswer):
-    """An image before and after one pose dimension was moved."""
+    """An image before and after its pose was moved."""
 
-    dim: int
+    dim: int | None = None
+    direction: str | None = None
     delta: float
-    meaning: Meaning | None = None
-    """None if the bundle does not name the dimension."""
+    value: MovedValue | None = None
+    """With `direction`."""
     pose: Floats
     """The class capsule, D numbers."""
     perturbed_pose: Floats
@@ -189,20 +210,28 @@ class DecodeAnswer(ModelAnswer):
     class_name: str
     images: list[Image.Image]
     """An image for each pose, in order."""
+    measured: dict[str, Any]
+    """What is measured on each image, less the mean by which drawings exceed their images, by
+    the name of the direction."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SweepAnswer(CapsuleAnswer):
-    """The decoded images: one row for each dimension, one column for each delta."""
+    """The decoded images: one row for each direction or dimension, one column for each delta."""
 
     pose: Floats
     """The class capsule, D numbers."""
+    by: str
     dims: list[int]
+    """The rows by dimension; else empty."""
+    directions: list[SweptDirection]
+    """The rows by direction; else empty."""
     deltas: Floats
-    meanings: list[Meaning | None]
-    """Measured effect of each of `dims`."""
+    """The columns: along directions, in standard deviations of the class."""
+    rows: list[str]
+    """The rows in words."""
     images: list[list[Image.Image]]
-    """Rows as in `dims`, columns as in `deltas`."""
+    """Rows as in `rows`, columns as in `deltas`."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -442,16 +471,56 @@ class FitReport(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Meaning(Answer):
-    """The effect of a pose dimension, measured when the bundle was made."""
+class ReadValue(Answer):
+    """A value that is read from a pose."""
 
     name: str
-    sign: int
-    """1: increasing the dimension gives more; -1: less; 0: none."""
-    strength: float
-    """Share of the image's change that the name explains."""
-    effect: str
-    """Effect of increasing the dimension, in words; may be empty."""
+    value: float
+    unit: str
+    """`px`, `degrees`; empty for shares of the full brightness."""
+    mean_error: float
+    """Mean error, on images outside the fit, in the unit."""
+    percentile: float
+    """Percentage of images of the class with a lower value, from 5 to 95."""
+    low: float
+    """5 % of the class's images stay below."""
+    high: float
+    """95 % of the class's images stay below."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Described(Answer):
+    """One object in words."""
+
+    label: int
+    class_name: str
+    length: float
+    readings: list[ReadValue]
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MovedValue(Answer):
+    """What a direction is named after, before and after the move."""
+
+    unit: str
+    read: float
+    """Read from the pose of the image."""
+    asked: float
+    """What was read, plus `delta`."""
+    measured: float | None = None
+    """Measured on the drawing of the moved pose, less the mean by which drawings exceed their
+    images; None for factors and principal directions, which no drawing shows."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SweptDirection(Answer):
+    """A row of a sweep by directions."""
+
+    name: str
+    unit: str
+    std: float
+    """A step of 1 in `deltas`, in the unit."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -611,6 +680,8 @@ class ModelSummary(Answer):
     explained: ExplainedReport | None = None
     """The share of the images' variance that poses explain, compared with PCA; None if it was
     not measured."""
+    directions: list[DirectionReport]
+    """What /perturb moves poses along; `GET /models/{name}` has each class's own."""
     notes: dict[str, Any]
     """What limits the answers of some views, in sentences, by the view's name."""
 
@@ -698,6 +769,31 @@ class ExplainedReport(Answer):
     has none."""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DirectionReport(Answer):
+    """A direction of poses that /perturb takes, over all classes that have it."""
+
+    name: str
+    unit: str
+    """The unit of `delta`; empty for shares of the full brightness."""
+    labels: list[int]
+    """The classes that have it."""
+    low: float
+    """5 % of the images of the class with the lowest values."""
+    high: float
+    """95 % of the images of the class with the highest values."""
+    got: float
+    """The mean change of the drawing, for one that is asked for."""
+    same_way: float
+    """The share of images whose drawing moves as asked."""
+    largest_other: float
+    """The largest mean change of another measure, in its standard deviations."""
+    r2: float
+    """The share of the variance that reading a pose explains."""
+    mean_error: float
+    """The mean error of reading a pose, in the unit."""
+
+
 class ViewMethods:
     """The views, which are also drawn."""
 
@@ -732,22 +828,29 @@ class ViewMethods:
     def perturb(
         self,
         image: ImageLike,
-        dim: int,
         delta: float,
         *,
+        direction: str | None = None,
+        dim: int | None = None,
         target: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> PerturbAnswer:
-        """Move one pose dimension and decode (paper, section 5.1).
+        """Move a pose along one direction or in one dimension, and decode (paper, section 5.1).
+
+        A direction, such as `slant`, changes what its name says and leaves the rest as it is.
+        `delta` is in its unit.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            delta: the change: along a direction in its unit, such as degrees, positive to the
+                right; of a dimension -1 to 1, in the paper -0.25 to 0.25.
+            direction: the direction to move along, such as `slant`: see `directions` of `GET
+                /models`. Give either this or `dim`.
             dim: the pose dimension to move, counted from 0.
-            delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
@@ -783,6 +886,7 @@ class ViewMethods:
         self,
         image: ImageLike,
         *,
+        by: By | None = None,
         dims: Sequence[int] | None = None,
         start: float | None = None,
         stop: float | None = None,
@@ -793,14 +897,16 @@ class ViewMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> SweepAnswer:
-        """Move each pose dimension step by step (paper, figure 4).
+        """Move a pose step by step along its directions, or in each dimension (paper, figure 4).
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            by: the rows. The default is `direction` where the class has any, unless `dims`,
+                `start`, `stop` or `step` is given.
             dims: dimensions, counted from 0, each once; default: all.
-            start: first delta; by default `-0.25`.
-            stop: last delta; by default `0.25`.
+            start: first delta of a dimension; by default `-0.25`.
+            stop: last delta of a dimension; by default `0.25`.
             step: distance between two deltas; by default `0.05`.
             target: the label of a class. The default is the class of the longest capsule.
             model: a bundle of `GET /models`.
@@ -1177,6 +1283,33 @@ class Methods(ViewMethods):
         """
         ...
 
+    @route("POST", "/describe", DescribeAnswer, images=["image"])
+    def describe(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> DescribeAnswer:
+        """Describe an image in words and units, such as a slant in degrees, read from its pose.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: the label of a class. The default is the class of the longest capsule.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        ...
+
     @route("GET", "/samples/{label}.png", Image.Image)
     def sample(
         self, label: int, *, dataset: Dataset | None = None, timeout_s: float | None = None
@@ -1234,7 +1367,7 @@ class Methods(ViewMethods):
 
     @route("GET", "/models/{name}", dict[str, Any])
     def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Show a model's manifest, with its pose dimensions in words.
+        """Show a model's manifest.
 
         Args:
             name: a bundle of `GET /models`.

@@ -66,7 +66,7 @@ class LocalCapsNet(CapsNet):
             return call.read(json.dumps(self._summarise(manifest)).encode())
         if call.name == "model":
             _check_name(unquote(call.path.rpartition("/")[2]), manifest)
-            return call.read(json.dumps(_describe(manifest)).encode())
+            return call.read(json.dumps(manifest.to_dict()).encode())
         with _refusals():
             answer = self._ask(call.name, call, *map(read_image, call.images))
             drawn = answer.png(call.query.get("scale")) if call.accept == PNG else None
@@ -100,10 +100,12 @@ class LocalCapsNet(CapsNet):
         return getattr(self._bundle, name)(*images, **parameters)
 
     def _summarise(self, manifest: Manifest) -> dict[str, Any]:
+        from model.bundle.directions import summarise_directions  # noqa: PLC0415
         from model.views import all_views  # noqa: PLC0415
 
         views = all_views()
         derived = {
+            "directions": summarise_directions(manifest.directions),
             "family_title": manifest.family_title or manifest.family,
             "default": True,
             "calibrated": manifest.confidence is not None,
@@ -138,11 +140,3 @@ def _check_name(name: str | None, manifest: Manifest) -> None:
             detail=f"{name!r} is not loaded; loaded: {manifest.name}",
             parameter="model",
         )
-
-
-def _describe(manifest: Manifest) -> dict[str, Any]:
-    """The manifest, with its pose dimensions in words."""
-    dimensions = [
-        {**asdict(dimension), "effect": dimension.effect} for dimension in manifest.pose_dimensions
-    ]
-    return {**manifest.to_dict(), "pose_dimensions": dimensions}

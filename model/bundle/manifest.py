@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from model.bundle.confidence import Confidence
-from model.bundle.dimensions import PoseDimension
+from model.bundle.directions import Direction
 from model.bundle.entry import ENTRY, Count, Entry, describe_fault
 from model.bundle.explained import Explained
 from model.bundle.health import Health
@@ -148,8 +148,8 @@ class Manifest(Entry):
     )
     """`recipe`, `examples` (in an epoch), `runs` (`training.provenance.Run`), `test_reads`
     (`TestRead`) and, for a folder, `pictures`."""
-    pose_dimensions: tuple[PoseDimension, ...] = ()
-    """The effect of each pose dimension on the image, for the classes where it was measured."""
+    directions: tuple[Direction, ...] = ()
+    """Directions of the poses of each class, also those that are not offered."""
     novelty: NoveltyRule | None = None
     """The rule that says how much an image looks like those of the training."""
     neighbours: NeighbourImages | None = None
@@ -200,9 +200,9 @@ class Manifest(Entry):
             raise ValueError("strokes are looked for in square images alone")
         if self.confidence and len(self.confidence.thresholds) not in (1, self.num_classes):
             raise ValueError("confidence has thresholds of all classes, or of each")
-        for name in self.pose_dimensions:
-            if name.label >= self.num_classes or name.dim >= self.class_dim:
-                raise ValueError(f"there is no dimension {name.dim} of the class {name.label}")
+        for one in self.directions:
+            if one.label >= self.num_classes or len(one.vector) != self.class_dim:
+                raise ValueError(f"{one.name} is a direction of another network")
 
     @property
     def num_classes(self) -> int:
@@ -219,12 +219,16 @@ class Manifest(Entry):
         """Whether the encoder also takes larger images: see `model.preprocess.prepare`."""
         return ANY_SIZE in self.graphs
 
-    def meaning(self, label: int, dim: int) -> PoseDimension | None:
-        """Return the effect of one dimension of a class's pose; None if it was not measured."""
-        for dimension in self.pose_dimensions:
-            if (dimension.label, dimension.dim) == (label, dim):
-                return dimension
+    def find_direction(self, label: int, name: str) -> Direction | None:
+        """Return a direction of a class that is offered; None if there is none of that name."""
+        for direction in self.offered_directions(label):
+            if direction.name == name:
+                return direction
         return None
+
+    def offered_directions(self, label: int) -> list[Direction]:
+        """The directions of a class that are offered."""
+        return [one for one in self.directions if one.label == label and one.offered]
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -235,6 +239,8 @@ class Manifest(Entry):
         """
         if (version := values.get("schema_version")) != SCHEMA_VERSION:
             raise ValueError(f"schema version {version}, expected {SCHEMA_VERSION}")
+        # Bundles of earlier releases name dimensions, which nothing reads any more.
+        values = {name: value for name, value in values.items() if name != "pose_dimensions"}
         if unknown := values.keys() - {entry.name for entry in fields(cls)}:
             raise ValueError(f"unknown entries: {', '.join(sorted(unknown))}")
         return super().from_dict(values)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     "classify",
+    "describe",
     "reconstruct",
     "perturb",
     "decode",

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
 
 from model.bundle import Manifest
-from model.bundle.dimensions import DimensionName, PoseDimension
 from model.canvas import enlarge, png, showing
 from model.errors import InvalidParameter, NotOffered
 from model.preprocess import Floats
@@ -117,20 +116,6 @@ class FitReport(Part):
         description="Left, top, right and bottom of the strokes, in pixels of the decoded image; "
         "null where they were not looked for or nothing was found."
     )
-
-
-class Meaning(Part):
-    """The effect of a pose dimension, measured when the bundle was made."""
-
-    name: DimensionName
-    sign: int = Field(description="1: increasing the dimension gives more; -1: less; 0: none.")
-    strength: float = Field(description="Share of the image's change that the name explains.")
-    effect: str = Field(description="Effect of increasing the dimension, in words; may be empty.")
-
-    @classmethod
-    def of(cls, dimension: PoseDimension | None) -> Meaning | None:
-        """What a bundle says of a dimension; None if the bundle does not name it."""
-        return None if dimension is None else cls.model_validate(dimension)
 
 
 class ModelAnswer(Part):

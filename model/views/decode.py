@@ -13,7 +13,8 @@ from pydantic.config import JsonDict
 from model.bundle import Manifest
 from model.canvas import draw_image
 from model.errors import InvalidParameter
-from model.views.answers import DataUrl, ModelAnswer, answer_fields
+from model.measures import measure_drawings
+from model.views.answers import DataUrl, ModelAnswer, Vector, answer_fields
 from model.views.net import Net, check_label
 from model.views.query import Index, Scale, ViewQuery
 from model.views.view import View
@@ -105,16 +106,23 @@ class DecodeAnswer(ModelAnswer):
     label: int
     class_name: str
     images: list[DataUrl] = Field(description="An image for each pose, in order.")
+    measured: dict[str, Vector] = Field(
+        description="What is measured on each image, less the mean by which drawings exceed their "
+        "images, by the name of the direction."
+    )
 
 
 async def decode(net: Net, query: DecodeQuery) -> DecodeAnswer:
     """Decode one pose of a class, or up to 256, into images."""
     images = await net.decode(np.array(query.all_poses, np.float32), query.label)
+    offered = net.manifest.offered_directions(query.label)
+    measured = measure_drawings(net.manifest, offered, images)
     return DecodeAnswer(
         **answer_fields(net.manifest),
         label=query.label,
         class_name=net.manifest.class_names[query.label],
         images=list(images),
+        measured=measured,
     )
 
 

@@ -9,6 +9,7 @@ from model.loaded import Picture
 from model.preprocess import Fit, Polarity
 from model.views.classify import FailedPrediction, PredictionAnswer
 from model.views.decode import DecodeAnswer
+from model.views.describe import DescribeAnswer
 from model.views.equivariance import EquivarianceAnswer, Transform
 from model.views.morph import MorphAnswer
 from model.views.neighbours import NeighboursAnswer
@@ -19,7 +20,7 @@ from model.views.rivals import RivalsAnswer
 from model.views.routing import RoutingAnswer
 from model.views.routing_off import RoutingOffAnswer
 from model.views.segment import SegmentAnswer
-from model.views.sweep import SweepAnswer
+from model.views.sweep import By, SweepAnswer
 from model.views.view import A, Q, View
 
 class ViewMethods:
@@ -92,6 +93,27 @@ class ViewMethods:
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
 
+    def describe(
+        self,
+        image: Picture,
+        *,
+        target: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> DescribeAnswer:
+        """Describe an image in words and units, such as a slant in degrees, read from its pose.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: the label of a class. The default is the class of the longest capsule.
+            fit: `none` requires the network's size, or a larger one in `/classify` if the model
+                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
+                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
+                size matches, else the rule `preprocess` of the model; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+
     def reconstruct(
         self,
         image: Picture,
@@ -116,20 +138,27 @@ class ViewMethods:
     def perturb(
         self,
         image: Picture,
-        dim: int,
         delta: float,
         *,
+        direction: str | None = None,
+        dim: int | None = None,
         target: int | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> PerturbAnswer:
-        """Move one pose dimension and decode (paper, section 5.1).
+        """Move a pose along one direction or in one dimension, and decode (paper, section 5.1).
+
+        A direction, such as `slant`, changes what its name says and leaves the rest as it is.
+        `delta` is in its unit.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            delta: the change: along a direction in its unit, such as degrees, positive to the
+                right; of a dimension -1 to 1, in the paper -0.25 to 0.25.
+            direction: the direction to move along, such as `slant`: see `directions` of `GET
+                /models`. Give either this or `dim`.
             dim: the pose dimension to move, counted from 0.
-            delta: the change of this dimension, in the paper -0.25 to 0.25.
             target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
@@ -150,6 +179,7 @@ class ViewMethods:
         self,
         image: Picture,
         *,
+        by: By | None = None,
         dims: Sequence[int] | None = None,
         start: float | None = None,
         stop: float | None = None,
@@ -158,14 +188,16 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> SweepAnswer:
-        """Move each pose dimension step by step (paper, figure 4).
+        """Move a pose step by step along its directions, or in each dimension (paper, figure 4).
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            by: the rows. The default is `direction` where the class has any, unless `dims`,
+                `start`, `stop` or `step` is given.
             dims: dimensions, counted from 0, each once; default: all.
-            start: first delta; by default `-0.25`.
-            stop: last delta; by default `0.25`.
+            start: first delta of a dimension; by default `-0.25`.
+            stop: last delta of a dimension; by default `0.25`.
             step: distance between two deltas; by default `0.05`.
             target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model

@@ -1,35 +1,73 @@
-"""Move one pose dimension."""
+"""Move a pose along one direction, or in one dimension."""
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from model.bundle import Manifest
+from model.bundle.directions import Direction
 from model.canvas import draw_image
 from model.errors import InvalidParameter
+from model.measures import measure_drawings
 from model.preprocess import Prepared
-from model.views.answers import CapsuleAnswer, DataUrl, Meaning, Pose, answer_fields
+from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, Pose, answer_fields, is_none
 from model.views.net import Net, encode_picture
-from model.views.query import Delta, Index, Scale, TargetQuery
+from model.views.query import Index, Scale, TargetQuery
 from model.views.view import View
+
+MAX_DELTA = 1
+"""The largest change of a dimension."""
+MAX_STD = 6
+"""The largest change along a direction, in standard deviations of the class."""
 
 
 class PerturbQuery(TargetQuery):
     """The parameters of `perturb`."""
 
     scale: Scale = 1
-    dim: Index = Field(description="The pose dimension to move, counted from 0.", examples=[4])
-    delta: Delta = Field(
-        description="The change of this dimension, in the paper -0.25 to 0.25.", examples=[0.1]
+    direction: str | None = Field(
+        None,
+        max_length=64,
+        description="The direction to move along, such as `slant`: see `directions` of "
+        "`GET /models`. Give either this or `dim`.",
+    )
+    dim: Index | None = Field(
+        None, description="The pose dimension to move, counted from 0.", examples=[4]
+    )
+    delta: float = Field(
+        allow_inf_nan=False,
+        description="The change: along a direction in its unit, such as degrees, positive to the "
+        "right; of a dimension -1 to 1, in the paper -0.25 to 0.25.",
+        examples=[0.1],
     )
 
     max_rows = 2
 
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.direction is None and self.dim is None:
+            raise ValueError("dim or direction is required")
+        if self.direction is not None and self.dim is not None:
+            raise ValueError("give either dim or direction")
+        return self
+
     def check(self, manifest: Manifest) -> None:
-        """Refuse a dimension that the poses do not have."""
-        if self.dim >= manifest.class_dim:
-            raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
+        """Refuse a dimension or a direction that the poses do not have, and too large a change."""
+        if self.dim is not None:
+            if self.dim >= manifest.class_dim:
+                raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
+            if abs(self.delta) > MAX_DELTA:
+                raise InvalidParameter("delta of a dimension is -1 to 1", parameter="delta")
+        else:
+            names = {one.name: None for one in manifest.directions if one.offered}
+            if self.direction not in names:
+                known = ", ".join(names) or "none; `training analyse` finds them"
+                raise InvalidParameter(
+                    f"directions of {manifest.name!r}: {known}", parameter="direction"
+                )
         super().check(manifest)
 
     def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
@@ -37,12 +75,25 @@ class PerturbQuery(TargetQuery):
         return 2
 
 
-class PerturbAnswer(CapsuleAnswer):
-    """An image before and after one pose dimension was moved."""
+class MovedValue(Part):
+    """What a direction is named after, before and after the move."""
 
-    dim: int
+    unit: str
+    read: Number = Field(description="Read from the pose of the image.")
+    asked: Number = Field(description="What was read, plus `delta`.")
+    measured: Number | None = Field(
+        description="Measured on the drawing of the moved pose, less the mean by which drawings "
+        "exceed their images; null for factors and principal directions, which no drawing shows."
+    )
+
+
+class PerturbAnswer(CapsuleAnswer):
+    """An image before and after its pose was moved."""
+
+    dim: int | None = Field(None, exclude_if=is_none)
+    direction: str | None = Field(None, exclude_if=is_none)
     delta: float
-    meaning: Meaning | None = Field(description="Null if the bundle does not name the dimension.")
+    value: MovedValue | None = Field(None, description="With `direction`.", exclude_if=is_none)
     pose: Pose
     perturbed_pose: Pose
     reconstruction: DataUrl
@@ -50,16 +101,37 @@ class PerturbAnswer(CapsuleAnswer):
 
 
 async def perturb(net: Net, query: PerturbQuery, picture: Prepared) -> PerturbAnswer:
-    """Move one pose dimension and decode (paper, section 5.1)."""
+    """Move a pose along one direction or in one dimension, and decode (paper, section 5.1).
+
+    A direction, such as `slant`, changes what its name says and leaves the rest as it is. `delta`
+    is in its unit.
+    """
     capsule = (await encode_picture(net, picture)).capsule(query.target)
     poses = np.stack((capsule.pose, capsule.pose))
-    poses[1, query.dim] += query.delta
+    direction = query.direction and find_direction(
+        net.manifest, capsule.label, query.direction, delta=query.delta
+    )
+    if direction:
+        poses[1] += query.delta * np.asarray(direction.vector, np.float32)
+    else:
+        poses[1, query.dim] += query.delta
     images = await net.decode(poses, capsule.label)
+    value = None
+    if direction:
+        read = direction.read(capsule.pose)
+        measured = measure_drawings(net.manifest, [direction], images[1:]).get(direction.name)
+        value = MovedValue(
+            unit=direction.unit,
+            read=read,
+            asked=read + query.delta,
+            measured=measured[0] if measured is not None else None,
+        )
     return PerturbAnswer(
         **answer_fields(net.manifest, capsule),
         dim=query.dim,
+        direction=query.direction,
         delta=query.delta,
-        meaning=Meaning.of(net.manifest.meaning(capsule.label, query.dim)),
+        value=value,
         pose=poses[0],
         perturbed_pose=poses[1],
         reconstruction=images[0],
@@ -67,8 +139,26 @@ async def perturb(net: Net, query: PerturbQuery, picture: Prepared) -> PerturbAn
     )
 
 
+def find_direction(manifest: Manifest, label: int, name: str, *, delta: float) -> Direction:
+    """The direction of a class.
+
+    Raises:
+        InvalidParameter: the class has none of this name, or the change is too large.
+    """
+    direction = manifest.find_direction(label, name)
+    if direction is None:
+        known = ", ".join(one.name for one in manifest.offered_directions(label)) or "none"
+        raise InvalidParameter(
+            f"directions of {manifest.class_names[label]}: {known}", parameter="direction"
+        )
+    if abs(delta) > MAX_STD * direction.std:
+        most = f"{MAX_STD * direction.std:.3g} {direction.unit}".rstrip()
+        raise InvalidParameter(f"delta along {name} is at most {most}", parameter="delta")
+    return direction
+
+
 def draw(answer: PerturbAnswer, query: PerturbQuery) -> bytes:
-    """The image after the dimension was moved."""
+    """The image after the pose was moved."""
     return draw_image(answer.perturbed, query.scale)
 
 

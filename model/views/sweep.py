@@ -1,30 +1,32 @@
-"""Sweep a pose: move one dimension step by step and decode (paper, figure 4)."""
+"""Sweep a pose: move it step by step along its directions, or in each dimension, and decode."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Literal
 
 import numpy as np
 from PIL import Image, ImageDraw
 from pydantic import Field
 
 from model.bundle import Manifest
-from model.bundle.dimensions import PoseDimension
+from model.bundle.directions import Direction
 from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, fit_scale, font, png, signed
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
-from model.views.answers import CapsuleAnswer, DataUrl, Meaning, Pose, answer_fields
+from model.views.answers import CapsuleAnswer, DataUrl, Part, Pose, answer_fields
 from model.views.decode import MAX_POSES
 from model.views.net import Net, encode_picture
 from model.views.query import SCALE_TEXT, Delta, Index, TargetQuery
 from model.views.view import View
 
-Named: TypeAlias = Meaning | PoseDimension
 MAX_IMAGES = MAX_POSES
 """A sweep has at most this many images, which are decoded as one batch."""
+By = Literal["direction", "dimension"]
+STEPS = (-2.0, -1.6, -1.2, -0.8, -0.4, 0.0, 0.4, 0.8, 1.2, 1.6, 2.0)
+"""The steps along a direction, in standard deviations of the class."""
 _DECIMALS = 9
 """Steps such as 0.05 add up to round numbers."""
 _GAP = 2
@@ -34,36 +36,47 @@ _FONT = 12
 
 @dataclass(frozen=True)
 class Sweep:
-    """The dimensions that are changed, and by how much."""
+    """A grid of moved poses."""
 
-    dims: tuple[int, ...]
-    """The rows of the sweep's grid."""
-    deltas: tuple[float, ...]
-    """The changes of a pose's number, one for each column."""
+    names: tuple[str, ...]
+    """Of the rows."""
+    moves: Floats
+    """(R, D), the change of a pose in each row, for a step of one."""
+    steps: tuple[float, ...]
+    """Of the columns."""
 
     def poses(self, pose: Floats) -> Floats:
-        """Return the poses of all images, row by row: pose (D,) to (len(dims) * len(deltas), D).
-
-        Row m of the grid and column n hold pose + deltas[n] * e_dims[m].
-        """
-        grid = np.tile(pose, (len(self.dims), len(self.deltas), 1))
-        for row, dim in enumerate(self.dims):
-            grid[row, :, dim] += np.asarray(self.deltas, np.float32)
-        return grid.reshape(-1, len(pose))
+        """Return the poses of all images, row by row: pose (D,) to (R * len(steps), D)."""
+        steps = np.asarray(self.steps, np.float32)[:, None]
+        return (pose + steps * self.moves[:, None]).reshape(-1, len(pose)).astype(np.float32)
 
     def on_grid(self, images: Floats) -> Floats:
-        """Arrange images (M, C, H, W) of these poses as (len(dims), len(deltas), C, H, W)."""
-        return images.reshape(len(self.dims), len(self.deltas), *images.shape[1:])
+        """Arrange images (M, C, H, W) of these poses as (R, len(steps), C, H, W)."""
+        return images.reshape(len(self.names), len(self.steps), *images.shape[1:])
 
 
-def plan_sweep(dims: Sequence[int], *, start: float, stop: float, step: float) -> Sweep:
-    """The sweep of some dimensions from `start` to `stop`, both included where `step` reaches it.
+def sweep_dims(dims: Sequence[int], steps: Sequence[float], class_dim: int) -> Sweep:
+    """The sweep of some of so many dimensions."""
+    moves = np.eye(class_dim, dtype=np.float32)[list(dims)]
+    return Sweep(tuple(map(str, dims)), moves, tuple(steps))
+
+
+def sweep_directions(directions: Sequence[Direction]) -> Sweep:
+    """The sweep of the first directions, by up to two standard deviations of the class."""
+    chosen = directions[: MAX_IMAGES // len(STEPS)]
+    moves = np.array([np.multiply(one.vector, one.std) for one in chosen], np.float32)
+    names = (f"{one.name} \N{PLUS-MINUS SIGN} {2 * one.std:.2g} {one.unit}" for one in chosen)
+    return Sweep(tuple(name.rstrip() for name in names), moves, STEPS)
+
+
+def plan_steps(start: float, stop: float, step: float, *, rows: int) -> tuple[float, ...]:
+    """The steps from `start` to `stop`, both included where `step` reaches it.
 
     Args:
-        dims: pose dimensions.
         start: first delta.
         stop: last delta, at least `start`.
         step: above zero.
+        rows: of the sweep.
 
     Raises:
         ValueError: the range is empty, or there are more than MAX_IMAGES images.
@@ -71,13 +84,12 @@ def plan_sweep(dims: Sequence[int], *, start: float, stop: float, step: float) -
     if stop < start:
         raise ValueError(f"the sweep ends at {stop:g}, before its start at {start:g}")
     count = int((stop - start) / step + 1e-6) + 1
-    if count * len(dims) > MAX_IMAGES:
+    if count * rows > MAX_IMAGES:
         raise ValueError(
-            f"{len(dims)} dimensions by {count:,} steps are {count * len(dims):,} pictures; "
+            f"{rows} dimensions by {count:,} steps are {count * rows:,} pictures; "
             f"a sweep has at most {MAX_IMAGES}"
         )
-    deltas = tuple(round(start + number * step, _DECIMALS) + 0.0 for number in range(count))
-    return Sweep(tuple(dims), deltas)
+    return tuple(round(start + number * step, _DECIMALS) + 0.0 for number in range(count))
 
 
 class SweepQuery(TargetQuery):
@@ -85,6 +97,11 @@ class SweepQuery(TargetQuery):
 
     lists: ClassVar = frozenset({"dims"})
 
+    by: By | None = Field(
+        None,
+        description="The rows. The default is `direction` where the class has any, unless `dims`, "
+        "`start`, `stop` or `step` is given.",
+    )
     dims: list[Index] | None = Field(
         None,
         min_length=1,
@@ -92,8 +109,8 @@ class SweepQuery(TargetQuery):
         description="Dimensions, counted from 0, each once; default: all.",
         json_schema_extra={"uniqueItems": True},
     )
-    start: Delta = Field(-0.25, description="First delta.")
-    stop: Delta = Field(0.25, description="Last delta.")
+    start: Delta = Field(-0.25, description="First delta of a dimension.")
+    stop: Delta = Field(0.25, description="Last delta of a dimension.")
     step: float = Field(
         0.05, ge=1e-6, le=2, allow_inf_nan=False, description="Distance between two deltas."
     )
@@ -101,85 +118,116 @@ class SweepQuery(TargetQuery):
 
     max_rows = MAX_IMAGES
 
-    def plan(self, manifest: Manifest) -> Sweep:
-        """Return the poses that are drawn.
+    def plan(self, manifest: Manifest, label: int) -> Sweep:
+        """Return the poses that are drawn, of a class.
 
         Raises:
-            InvalidParameter: a dimension is out of range or repeated, or there are too many poses.
+            InvalidParameter: a dimension is out of range or repeated, there are too many poses, or
+                the class has no directions.
         """
+        of_dims = not self.model_fields_set.isdisjoint({"dims", "start", "stop", "step"})
+        if self.by == "direction" and of_dims:
+            raise InvalidParameter("dims, start, stop and step are of dimensions", parameter="by")
+        directions = manifest.offered_directions(label)
+        if self.by == "direction" and not directions:
+            raise InvalidParameter(
+                f"{manifest.class_names[label]} of {manifest.name!r} has no directions",
+                parameter="by",
+            )
+        if directions and self.by != "dimension" and not of_dims:
+            return sweep_directions(directions)
         known = range(manifest.class_dim)
         dims = list(known) if self.dims is None else self.dims
         if not set(dims) <= set(known) or len(set(dims)) < len(dims):
             raise InvalidParameter(f"dims are 0 to {known[-1]}, each once", parameter="dims")
         try:
-            return plan_sweep(dims, start=self.start, stop=self.stop, step=self.step)
+            steps = plan_steps(self.start, self.stop, self.step, rows=len(dims))
         except ValueError as error:
             raise InvalidParameter(str(error), parameter="step") from error
+        return sweep_dims(dims, steps, manifest.class_dim)
 
     def check(self, manifest: Manifest) -> None:
         """Refuse dimensions that the poses do not have, and too many poses."""
-        self.plan(manifest)
         super().check(manifest)
+        self.rows(manifest)
 
     def rows(self, manifest: Manifest) -> int:
-        """Each pose is decoded."""
-        plan = self.plan(manifest)
-        return len(plan.dims) * len(plan.deltas)
+        """Each pose is decoded; of all classes, the one with most poses counts."""
+        labels = range(manifest.num_classes) if self.target is None else [self.target]
+        with_directions = {one.label for one in manifest.directions if one.offered}
+        if self.target is None and self.by == "direction" and with_directions:
+            labels = sorted(with_directions)
+        plans = [self.plan(manifest, label) for label in labels]
+        return max(len(plan.names) * len(plan.steps) for plan in plans)
+
+
+class SweptDirection(Part):
+    """A row of a sweep by directions."""
+
+    name: str
+    unit: str
+    std: float = Field(description="A step of 1 in `deltas`, in the unit.")
 
 
 class SweepAnswer(CapsuleAnswer):
-    """The decoded images: one row for each dimension, one column for each delta."""
+    """The decoded images: one row for each direction or dimension, one column for each delta."""
 
     pose: Pose
-    dims: list[int]
-    deltas: list[float]
-    meanings: list[Meaning | None] = Field(description="Measured effect of each of `dims`.")
-    images: list[list[DataUrl]] = Field(description="Rows as in `dims`, columns as in `deltas`.")
+    by: By
+    dims: list[int] = Field(description="The rows by dimension; else empty.")
+    directions: list[SweptDirection] = Field(description="The rows by direction; else empty.")
+    deltas: list[float] = Field(
+        description="The columns: along directions, in standard deviations of the class."
+    )
+    rows: list[str] = Field(description="The rows in words.")
+    images: list[list[DataUrl]] = Field(description="Rows as in `rows`, columns as in `deltas`.")
 
 
 async def sweep(net: Net, query: SweepQuery, picture: Prepared) -> SweepAnswer:
-    """Move each pose dimension step by step (paper, figure 4)."""
-    plan = query.plan(net.manifest)
+    """Move a pose step by step along its directions, or in each dimension (paper, figure 4)."""
     capsule = (await encode_picture(net, picture)).capsule(query.target)
+    plan = query.plan(net.manifest, capsule.label)
     images = plan.on_grid(await net.decode(plan.poses(capsule.pose), capsule.label))
+    by_direction = plan.steps is STEPS
+    offered = net.manifest.offered_directions(capsule.label)[: len(plan.names)]
     return SweepAnswer(
         **answer_fields(net.manifest, capsule),
         pose=capsule.pose,
-        dims=list(plan.dims),
-        deltas=list(plan.deltas),
-        meanings=[Meaning.of(net.manifest.meaning(capsule.label, dim)) for dim in plan.dims],
+        by="direction" if by_direction else "dimension",
+        dims=[] if by_direction else list(map(int, plan.names)),
+        directions=[SweptDirection.model_validate(one) for one in offered * by_direction],
+        deltas=list(plan.steps),
+        rows=list(plan.names),
         images=list(map(list, images)),
     )
 
 
 def draw(answer: SweepAnswer, query: SweepQuery) -> bytes:
     """The paper's figure 4: see `draw_grid`."""
-    plan = Sweep(tuple(answer.dims), tuple(answer.deltas))
-    shape = (len(plan.dims), len(plan.deltas), *answer.images[0][0].shape)
-    scale, name = fit_scale(query.scale, shape), answer.class_name
-    return png(draw_grid(answer.images, plan, answer.meanings, class_name=name, scale=scale))
+    shape = (len(answer.rows), len(answer.deltas), *answer.images[0][0].shape)
+    scale = fit_scale(query.scale, shape)
+    what = "directions, in standard deviations" if answer.directions else "pose dimensions, moved"
+    title = f"{answer.class_name}: {what}"
+    return png(draw_grid(answer.images, answer.rows, answer.deltas, title=title, scale=scale))
 
 
 def draw_grid(
     images: Floats | Sequence[Sequence[Floats]],
-    sweep: Sweep,
-    meanings: Sequence[Named | None],
+    rows: Sequence[str],
+    deltas: Sequence[float],
     *,
-    class_name: str,
+    title: str,
     scale: int,
 ) -> Image.Image:
-    """A grid whose rows are named by what their dimensions were found to do.
+    """A grid with named rows. The column of zero is framed.
 
     Args:
-        images: (len(sweep.dims), len(sweep.deltas), C, H, W) in [0, 1].
-        sweep: its deltas stand at the head of the columns; the column of zero is framed.
-        meanings: of its dimensions.
-        class_name: of the class whose pose was moved.
+        images: (R, len(deltas), C, H, W) in [0, 1].
+        rows: the names of the R rows.
+        deltas: at the heads of the columns.
+        title: of the grid.
         scale: each pixel becomes scale x scale.
     """
-    rows = [_name_row(dim, meaning) for dim, meaning in zip(sweep.dims, meanings, strict=True)]
-    title = f"{class_name}: pose dimensions, moved"
-    deltas = sweep.deltas
     height, width_px = images[0][0].shape[-2:]
     pitch, down = width_px * scale + _GAP, height * scale + _GAP
     left = MARGIN + math.ceil(max(font(_FONT).getlength(row) for row in rows)) + 8
@@ -195,15 +243,10 @@ def draw_grid(
         for column, image in enumerate(images[row]):
             picture.paste(enlarge(image, scale), (left + column * pitch, y))
     if 0 in deltas:
-        x = left + deltas.index(0) * pitch
+        x = left + list(deltas).index(0) * pitch
         frame = (x - _GAP, top - _GAP, x + pitch - 1, top + len(rows) * down - 1)
         draw.rectangle(frame, outline=ACCENT, width=_GAP)
     return picture
-
-
-def _name_row(dim: int, meaning: Named | None) -> str:
-    """The dimension's number, and what it was found to do."""
-    return f"{dim} \N{MIDDLE DOT} {meaning.effect}" if meaning and meaning.effect else str(dim)
 
 
 def _label_columns(

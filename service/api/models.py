@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, Field
 
 from model.bundle import Manifest
+from model.bundle.directions import summarise_directions
 from model.bundle.figures import EXPLAINED
 from model.bundle.health import CapsuleHealth, CouplingHealth
 from model.bundle.manifest import Offer, PresenceKind
@@ -42,6 +42,23 @@ class ExplainedReport(BaseModel):
     )
 
 
+class DirectionReport(BaseModel):
+    """A direction of poses that /perturb takes, over all classes that have it."""
+
+    name: str
+    unit: str = Field(description="The unit of `delta`; empty for shares of the full brightness.")
+    labels: list[int] = Field(description="The classes that have it.")
+    low: float = Field(description="5 % of the images of the class with the lowest values.")
+    high: float = Field(description="95 % of the images of the class with the highest values.")
+    got: float = Field(description="The mean change of the drawing, for one that is asked for.")
+    same_way: float = Field(description="The share of images whose drawing moves as asked.")
+    largest_other: float = Field(
+        description="The largest mean change of another measure, in its standard deviations."
+    )
+    r2: float = Field(description="The share of the variance that reading a pose explains.")
+    mean_error: float = Field(description="The mean error of reading a pose, in the unit.")
+
+
 class ModelSummary(BaseModel):
     """A model that the service has loaded."""
 
@@ -64,6 +81,9 @@ class ModelSummary(BaseModel):
     explained: ExplainedReport | None = Field(
         description="The share of the images' variance that poses explain, compared with PCA; null "
         "if it was not measured."
+    )
+    directions: list[DirectionReport] = Field(
+        description="What /perturb moves poses along; `GET /models/{name}` has each class's own."
     )
     notes: dict[str, list[str]] = Field(
         description="What limits the answers of some views, in sentences, by the view's name."
@@ -117,12 +137,8 @@ async def list_models(request: Request) -> ModelsAnswer:
 
 
 async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
-    """Show a model's manifest, with its pose dimensions in words."""
-    manifest = request.manifest(query.name)
-    dimensions = [
-        {**asdict(dimension), "effect": dimension.effect} for dimension in manifest.pose_dimensions
-    ]
-    return {**manifest.to_dict(), "pose_dimensions": dimensions}
+    """Show a model's manifest."""
+    return request.manifest(query.name).to_dict()
 
 
 async def show_health(request: Request, query: ModelPath) -> SlowJsonOrPng[HealthAnswer]:
@@ -172,6 +188,7 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
             {
                 **vars(manifest),
                 "any_size": manifest.any_size,
+                "directions": summarise_directions(manifest.directions),
                 "calibrated": manifest.confidence is not None,
                 "explained": _explained(manifest, engine),
                 "family_title": manifest.family_title or manifest.family,

@@ -2,7 +2,7 @@
 
 import { recall } from "./address.js";
 import { make, unmarked } from "./dom.js";
-import { dimensionMeanings, offers } from "./models.js";
+import { offers } from "./models.js";
 
 const SLIDER_STEPS = 100;
 
@@ -78,16 +78,11 @@ function fieldOf(schema, id, required) {
   return make("input", { id, type: slides ? "range" : "number", ...limits });
 }
 
-/** The dimensions of the class's pose by name; first the presence. */
-function dimensionChoice(id, { model, target }) {
-  const dims = offers(model, "decode") ? dimensionMeanings(model, target) : [];
-  const name = (meaning) => (meaning && meaning.name !== "none" ? ` (${meaning.name})` : "");
-  return make(
-    "select",
-    { id },
-    make("option", { value: "" }, model.presence),
-    ...dims.map((meaning, dim) => make("option", { value: dim }, `dimension ${dim}${name(meaning)}`)),
-  );
+/** The dimensions of a pose; first the presence. */
+function dimensionChoice(id, { model }) {
+  const dims = Array.from({ length: offers(model, "decode") ? model.class_dim : 0 }, (_, dim) => dim);
+  const options = dims.map((dim) => make("option", { value: dim }, `dimension ${dim}`));
+  return make("select", { id }, make("option", { value: "" }, model.presence), ...options);
 }
 
 function number(value, unit = "") {

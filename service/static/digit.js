@@ -6,11 +6,11 @@ import { find, make } from "./dom.js";
 import { latest } from "./latest.js";
 import { COVERAGE, markTarget, showClasses, showPrediction } from "./lengths.js";
 import { Lenses } from "./lenses.js";
-import { comparable, describe, dimensionMeanings, forPhotos, invitation, missing, offers } from "./models.js";
+import { comparable, describe, directionsOf, forPhotos, invitation, missing, offers } from "./models.js";
 import { showNeighbours } from "./neighbours.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
-import { decoder, hidePose, showPose } from "./pose.js";
+import { decoder, hidePose, showMeasured, showPose } from "./pose.js";
 import { showDecoded, showMoved, tellError } from "./reconstruction.js";
 import { openingOf } from "./samples.js";
 import { varianceFigure } from "./variance.js";
@@ -21,9 +21,11 @@ const modelChoice = /** @type {HTMLSelectElement} */ (find("model"));
 const targetChoice = /** @type {HTMLSelectElement} */ (find("target"));
 
 export const pad = new Pad(find("pad"), { name: "Digit", fail: complain });
-const decode = decoder((image, { scene: moved }) => {
+const decode = decoder((image, { scene: moved }, measured) => {
   calm();
-  if (moved === scene) showMoved(image);
+  if (moved !== scene) return;
+  showMoved(image);
+  showMeasured(measured);
 }, complain);
 
 let models = [];
@@ -47,15 +49,17 @@ const look = latest(async ({ model, target, settled }, wanted) => {
   const coverage = model.confidence ? COVERAGE : undefined;
   try {
     const picture = await pad.picture();
-    const [answer, decoded] = await Promise.all([
+    const describes = poses && model.directions.length > 0;
+    const [answer, decoded, described] = await Promise.all([
       ask("/classify", { query: { ...query, poses, novelty, coverage }, body: upload(picture), wanted }),
       poses && ask("/reconstruct", { query: { ...query, target }, body: upload(picture), wanted }),
+      describes && ask("/describe", { query: { ...query, target }, body: upload(picture), wanted }),
     ]);
     if (model !== chosenModel()) return;
     calm();
     const [prediction] = answer.predictions;
     const shown = decoded?.label ?? target ?? prediction.label;
-    showScene({ model, picture, prediction, decoded, input: decoded?.input, target: shown }, settled);
+    showScene({ model, picture, prediction, decoded, described, input: decoded?.input, target: shown }, settled);
   } catch (error) {
     showScene(null);
     throw error;
@@ -64,7 +68,7 @@ const look = latest(async ({ model, target, settled }, wanted) => {
 
 function showScene(next, settled = true) {
   scene = next;
-  showPrediction(scene?.prediction ?? null);
+  showPrediction(scene?.prediction ?? null, scene?.described);
   markTarget(scene?.target);
   showDecoded(scene?.decoded);
   targetChoice.disabled = !scene;
@@ -83,7 +87,7 @@ function placeSliders() {
     tellError(moved ? null : shown.decoded);
     decode({ model: model.name, label: target, pose, scene: shown });
   };
-  showPose(prediction.poses[target], dimensionMeanings(model, target), draw);
+  showPose(prediction.poses[target], directionsOf(model, target), draw);
 }
 
 /** The networks that a network can be compared with. */

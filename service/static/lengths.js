@@ -60,10 +60,13 @@ function fill(bars, prediction) {
 /**
  * @param {{label: number, class_name: string, length: number, lengths: number[], novelty?: any, probability?: number,
  *   labels?: {label: number, class_name: string}[]} | null} prediction
+ * @param {{sentence: string}} [described] what the pose says of the picture
  */
-export function showPrediction(prediction) {
+export function showPrediction(prediction, described) {
   fill(list, prediction);
   verdict.replaceChildren(...(prediction ? sentence(prediction) : [make("span", { class: "none" }, "?")]));
+  find("sentence").textContent = described ? `The pose says: ${described.sentence}.` : "";
+  novelty.classList.toggle("warns", Boolean(prediction?.novelty?.novel));
   novelty.textContent = prediction ? doubt(prediction) : `The ${presence} of a class shows how sure the network is.`;
 }
 
@@ -86,8 +89,10 @@ function anyOf(names) {
 function doubt({ length, novelty: found }) {
   if (length < 0.5) return `No class has a ${presence} of 0.5 or more: the network is unsure.`;
   if (!found) return "";
-  const alike = found.novel ? "unlike" : "like";
-  return `Novelty score ${found.score.toFixed(3)}, threshold ${threshold.toFixed(3)}: the picture is ${alike} the training images.`;
+  const figures = `novelty score ${found.score.toFixed(3)}, threshold ${threshold.toFixed(3)}`;
+  return found.novel
+    ? `Unlike the training images (${figures}): do not trust this answer.`
+    : `Like the training images (${figures}).`;
 }
 
 /** Mark the class that is reconstructed. */

@@ -15,6 +15,7 @@ export async function loadModels() {
     family_title: summary.family_title,
     notes: summary.notes,
     explained: summary.explained,
+    offered: summary.directions,
   });
   return Promise.all(models.map(load));
 }
@@ -77,11 +78,8 @@ export function share(model) {
     + `PCA of the same class with ${size} numbers explains ${percent(explained.pca[size])}.`;
 }
 
-/** What each dimension of a class's pose was found to do; undefined where nobody measured. */
-export function dimensionMeanings(model, label) {
-  const meanings = Array(model.class_dim).fill(undefined);
-  for (const one of model.pose_dimensions ?? []) {
-    if (one.label === label) meanings[one.dim] = one;
-  }
-  return meanings;
+/** The directions of a class's pose that are offered. */
+export function directionsOf({ directions, offered }, label) {
+  const labels = new Map(offered.map((one) => [one.name, one.labels]));
+  return directions.filter((one) => one.label === label && labels.get(one.name)?.includes(label));
 }

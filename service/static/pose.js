@@ -1,4 +1,4 @@
-/** A slider for each dimension of the pose; the reconstruction follows them. */
+/** Sliders that move a pose: along its directions, or one dimension at a time; the reconstruction follows. */
 
 import { recall, remember } from "./address.js";
 import { ask } from "./api.js";
@@ -7,13 +7,19 @@ import { explained } from "./explained.js";
 import { latest } from "./latest.js";
 import { complain } from "./notice.js";
 
-const REACH = 0.5; // of a slider, each way; the paper goes to 0.25
+/** How far a slider goes each way: standard deviations of the class along a direction, the number of a dimension. */
+const REACH = { direction: 2, dimension: 0.5 };
+/** The directions next to the reconstruction; the others are in the panel. */
+const FIRST = 3;
 /** Pictures that one request decodes. */
 const MOST = 256;
+const first = find("directions");
 const panel = find("pose");
 const preview = make("img", { class: "pixels", alt: "", hidden: true });
 const preamble = make("p", { class: "quiet" });
+const further = make("div", { class: "sliders" });
 const grid = make("div", { class: "sliders" });
+const raw = make("details", {}, make("summary", {}, "The numbers of the pose"), grid);
 const reset = make("button", { type: "button", disabled: true, onclick: () => resetPose() }, "Reset");
 panel.append(
   make(
@@ -22,62 +28,58 @@ panel.append(
     make(
       "div",
       { class: "reading" },
-      make("p", { class: "lead" }, "Each slider changes one dimension of the pose, and the decoder draws the result. The pictures show both ends of a slider. The text below a slider says what changes when you move it to the right, and how much of the change in the picture this explains."),
+      make("p", { class: "lead" }, "Each slider moves the pose along one direction, which changes one thing about the drawing and leaves the rest. Below it stand the value that is asked for, the value that is measured on the drawing, and the range of the class."),
       explained("pose"),
     ),
     make("div", { class: "preview" }, make("div", { class: "paper" }, preview), make("div", {}, preamble, reset)),
-    grid,
+    further,
+    raw,
   ),
 );
 
-/** @type {{draw: (pose: number[], moved: boolean) => void, pose: number[], inputs: HTMLInputElement[]}} */
+/** @type {{draw: (pose: number[], moved: boolean) => void, pose: number[], sliders: any[]}} */
 let current = null;
 
 /**
- * Put the sliders on a pose, named dimensions first, and move those that the address tells of.
+ * Put the sliders on a pose, and move those that the address tells of.
  *
  * @param {number[]} pose
- * @param {{name: string, effect: string, strength: number}[]} meanings by dimension
+ * @param {any[]} directions of the class
  * @param {(pose: number[], moved: boolean) => void} draw called with every pose that is set, and whether it is moved
  */
-export function showPose(pose, meanings, draw) {
+export function showPose(pose, directions, draw) {
   const moved = readMoved(recall("pose"));
-  const sliders = pose.map((_, dim) => slider(dim, meanings[dim], moved.get(dim) ?? 0));
-  current = { pose, draw, inputs: sliders.map((one) => one.querySelector("input")) };
-  const order = sliders.map((_, dim) => dim).sort((one, other) => rank(meanings[one]) - rank(meanings[other]));
-  grid.replaceChildren(...order.map((dim) => sliders[dim]));
+  const along = directions.map((one, index) => slider(`d${index}`, one.name, "direction", { ...one, vector: one.vector.map((part) => part * one.std) }));
+  const own = pose.map((_, dim) => slider(String(dim), `dimension ${dim}`, "dimension", { vector: pose.map((__, place) => Number(place === dim)) }));
+  current = { pose, draw, sliders: [...along, ...own] };
+  for (const one of current.sliders) one.input.value = moved.get(one.key) ?? 0;
+  first.replaceChildren(...along.slice(0, FIRST).map((one) => one.element));
+  further.replaceChildren(...along.slice(FIRST).map((one) => one.element));
+  grid.replaceChildren(...own.map((one) => one.element));
+  if (!along.length) raw.open = true;
   update();
   if (!reset.disabled) current.draw(movedPose(), true);
 }
 
-/** Dimensions that do what a name says come first, those that explain most before others. */
-function rank(meaning) {
-  if (!isNamed(meaning)) return 2;
-  return meaning.name === "localised" ? 1 : -meaning.strength;
-}
-
-function isNamed(meaning) {
-  return Boolean(meaning) && meaning.name !== "none";
-}
-
-/** Show what each dimension does: the picture at both ends of its slider. */
+/** Show what each slider does: the picture at both of its ends. */
 export const showEnds = latest(async (scene, wanted) => {
-  const ends = [...grid.querySelectorAll("img[data-dim][hidden]")].slice(0, MOST);
-  if (!scene?.decoded || !ends.length) return;
-  const { model, target } = scene;
-  const poses = ends.map(({ dataset }) => current.pose.map((start, dim) => start + (dim === Number(dataset.dim) ? Number(dataset.end) : 0)));
-  const { images } = await ask("/decode", { query: { model: model.name }, body: { poses, label: target }, wanted });
-  ends.forEach((image, place) => show(image, images[place]));
+  if (!scene?.decoded || !current) return;
+  const ends = current.sliders.flatMap((one) => one.ends.map((image, place) => ({ one, image, by: place ? one.reach : -one.reach })))
+    .filter(({ image }) => image.hidden).slice(0, MOST);
+  if (!ends.length) return;
+  const poses = ends.map(({ one, by }) => add(current.pose, one, by));
+  const { images } = await ask("/decode", { query: { model: scene.model.name }, body: { poses, label: scene.target }, wanted });
+  ends.forEach(({ image }, place) => show(image, images[place]));
 }, complain);
 
-/** Dimensions and hundredths, as in "4_12.7_-5": dimension 4 by 0.12 and 7 by -0.05. */
+/** Sliders and hundredths, as in "4_12.d0_-5": dimension 4 by 0.12 and the first direction by -0.05. */
 function readMoved(text = "") {
-  const pairs = text.split(".").map((pair) => pair.split("_").map(Number));
-  return new Map(pairs.map(([dim, hundredths]) => [dim, hundredths / 100 || 0]));
+  const pairs = text.split(".").map((pair) => pair.split("_"));
+  return new Map(pairs.map(([key, hundredths]) => [key, Number(hundredths) / 100 || 0]));
 }
 
 function writeMoved() {
-  const pairs = deltas().map((delta, dim) => [dim, Math.round(100 * delta)]);
+  const pairs = current.sliders.map(({ key, input }) => [key, Math.round(100 * Number(input.value))]);
   return pairs.filter(([, hundredths]) => hundredths).map((pair) => pair.join("_")).join(".");
 }
 
@@ -86,37 +88,61 @@ export function showPreview(image) {
   show(preview, image);
 }
 
+/** What was measured on the drawing, by the name of the direction. */
+export function showMeasured(measured = {}) {
+  for (const one of current?.sliders ?? []) {
+    one.drawn = measured[one.name]?.[0];
+    one.say();
+  }
+}
+
 /** No picture, no sliders. */
 export function hidePose() {
   current = null;
   reset.disabled = true;
   preamble.textContent = "";
+  first.replaceChildren();
+  further.replaceChildren();
   grid.replaceChildren(make("p", { class: "quiet" }, NOTHING_YET));
 }
 
-function slider(dim, meaning, moved) {
-  const id = `dimension-${dim}`;
+/** A slider, and what it says: of a direction what is asked for, what is drawn and the range of the class. */
+function slider(key, name, kind, { vector, reading, unit = "", std = 1, quantiles = [] }) {
+  const id = `${kind}-${key}`;
+  const reach = REACH[kind];
   const value = make("output", { for: id });
-  const effect = make("p", { class: "effect quiet", id: `effect-${dim}` }, tellEffect(meaning));
-  const attributes = { type: "range", id, min: -REACH, max: REACH, step: 0.01, value: moved };
-  const input = make("input", { ...attributes, oninput: () => move(), "aria-valuetext": "0" });
+  const range = quantiles.length ? `class: ${amount(quantiles[0])} to ${amount(quantiles.at(-1), unit)}` : "";
+  const effect = make("p", { class: "effect quiet", id: `about-${id}` }, range);
+  const input = make("input", { type: "range", id, min: -reach, max: reach, step: reach / 50, value: 0, oninput: () => move() });
   input.setAttribute("aria-describedby", effect.id);
-  const name = make("label", { for: id }, ...title(meaning, dim));
-  const [low, high] = [-REACH, REACH].map((end) =>
-    make("img", { class: "pixels", alt: "", hidden: true, "data-dim": dim, "data-end": end }),
-  );
-  return make("div", { class: "slider" }, name, value, make("div", { class: "ends" }, low, input, high), effect);
+  const ends = [0, 1].map(() => make("img", { class: "pixels", alt: "", hidden: true }));
+  const element = make("div", { class: "slider" }, make("label", { for: id }, name), value, make("div", { class: "ends" }, ends[0], input, ends[1]), effect);
+  const one = { key, name: kind === "direction" ? name : "", vector, reach, input, ends, element, drawn: undefined, say };
+
+  function say() {
+    const by = Number(input.value);
+    const read = reading && dot(current.pose, reading.weights) + reading.intercept;
+    const drawn = one.drawn === undefined ? "" : `, drawn ${amount(one.drawn)}`;
+    const text = reading ? `${amount(read + by * std)}${drawn} ${unit}`.trim() : signed(by);
+    value.textContent = text;
+    input.setAttribute("aria-valuetext", text);
+  }
+
+  return one;
 }
 
-/** What the picture does as the dimension grows, and how much of the change that explains; or nothing. */
-function tellEffect(meaning) {
-  return meaning?.effect ? `+ ${meaning.effect}, ${Math.round(100 * meaning.strength)} %` : "";
+function dot(one, other) {
+  return one.reduce((sum, value, place) => sum + value * other[place], 0);
 }
 
-/** What a dimension was found to do, if anything, and its number: several may do the same. */
-export function title(meaning, dim) {
-  if (!isNamed(meaning)) return [make("span", {}, "dimension"), " ", make("span", { class: "number" }, String(dim))];
-  return [make("span", {}, meaning.name), " ", make("span", { class: "number" }, make("span", {}, "dim "), String(dim))];
+function add(pose, { vector }, by) {
+  return pose.map((start, dim) => start + by * vector[dim]);
+}
+
+/** A value in two or three digits, with its unit. */
+function amount(value, unit = "") {
+  const digits = Math.abs(value) >= 10 ? 0 : Math.abs(value) >= 1 ? 1 : 2;
+  return `${value.toFixed(digits)} ${unit}`.trim().replace("-", "−");
 }
 
 function move() {
@@ -127,28 +153,19 @@ function move() {
 
 /** Say the sliders' values. */
 function update() {
-  for (const input of current.inputs) {
-    const text = signed(Number(input.value));
-    grid.querySelector(`output[for=${input.id}]`).textContent = text;
-    input.setAttribute("aria-valuetext", text);
-  }
-  reset.disabled = deltas().every((delta) => delta === 0);
+  for (const one of current.sliders) one.say();
+  reset.disabled = current.sliders.every(({ input }) => Number(input.value) === 0);
   preamble.textContent = reset.disabled ? "reconstruction" : "reconstruction from the moved pose";
 }
 
 function resetPose() {
-  for (const input of current.inputs) input.value = "0";
+  for (const { input } of current.sliders) input.value = "0";
   move();
-  grid.querySelector("input")?.focus();
+  current.sliders[0]?.input.focus();
 }
 
 function movedPose() {
-  const by = deltas();
-  return current.pose.map((start, dim) => start + by[dim]);
-}
-
-function deltas() {
-  return current.inputs.map((input) => Number(input.value));
+  return current.sliders.reduce((pose, one) => add(pose, one, Number(one.input.value)), current.pose);
 }
 
 /** A number with its sign. */
@@ -167,6 +184,6 @@ export function decoder(drawn, fail) {
   return latest(async (request, wanted) => {
     const { model, label, pose } = request;
     const answer = await ask("/decode", { query: { model }, body: { pose, label }, wanted });
-    drawn(answer.images[0], request);
+    drawn(answer.images[0], request, answer.measured);
   }, fail);
 }

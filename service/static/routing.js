@@ -67,7 +67,7 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
 function lead(everywhere, { types }) {
   const voters = everywhere ? `Each of ${types} capsules sees the whole picture and` : "Each place in the picture";
   const shown = everywhere ? "Each cell of a map is one capsule, which supports the class or opposes it." : "A map shows which places support its class and which oppose it.";
-  return `${voters} votes for the classes. Votes that agree get more weight. ${shown}`;
+  return `${voters} votes for the classes. Votes that agree make the class capsule longer. ${shown}`;
 }
 
 function explain({ entropy }, everywhere) {

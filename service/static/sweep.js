@@ -3,7 +3,7 @@
 import { ask, upload } from "./api.js";
 import { make, pixels } from "./dom.js";
 import { explained } from "./explained.js";
-import { signed, title } from "./pose.js";
+import { signed } from "./pose.js";
 
 /** Of larger poses the usual steps would be more pictures than the service draws. */
 const MOST_DIMENSIONS = 23;
@@ -11,7 +11,7 @@ const MOST_DIMENSIONS = 23;
 /** @returns {Promise<Node[]>} */
 export async function drawSweep(scene, wanted) {
   const name = scene.model.class_names[scene.target];
-  const lead = `Each row changes one dimension of the pose of ${name} step by step. The outlined column is unchanged.`;
+  const lead = `Each row moves the pose of ${name} along one direction, by standard deviations of the class. The outlined column is unchanged.`;
   return [make("p", { class: "lead" }, lead), explained("sweep"), await sweepTable(scene, wanted)];
 }
 
@@ -23,18 +23,17 @@ export async function sweepTable({ model, picture, target }, wanted) {
   const head = sweep.deltas.map((delta) => make("th", { scope: "col" }, signed(delta)));
   const middle = (column) => (sweep.deltas[column] === 0 ? "unmoved" : null);
   const rows = sweep.images.map((images, row) => {
-    const dim = sweep.dims[row];
     return make(
       "tr",
       {},
-      make("th", { scope: "row" }, ...title(sweep.meanings?.[row], dim)),
+      make("th", { scope: "row" }, sweep.rows[row]),
       ...images.map((image, column) => make("td", { class: middle(column) }, pixels(image))),
     );
   });
   return make(
     "table",
     { class: "sweep" },
-    make("caption", { class: "unseen" }, `Reconstructions of a ${sweep.class_name} by dimension and change: ${model.name}`),
+    make("caption", { class: "unseen" }, `Reconstructions of a ${sweep.class_name} by row and change: ${model.name}`),
     make("thead", {}, make("tr", {}, make("td"), ...head)),
     make("tbody", {}, ...rows),
   );

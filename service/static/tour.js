@@ -21,19 +21,20 @@ const STEPS = [
     needs: "reconstructed",
   },
   {
-    at: "#pose",
-    title: "Pose dimensions",
-    text: "A pose is a vector. Move a slider to change one of its dimensions, and watch the reconstruction. "
-      + "A dimension that changes one property, such as thickness or slant, is named after it. "
-      + "Named dimensions come first.",
+    at: "#reconstructed",
+    title: "Directions of a pose",
+    text: "A pose is a vector. Each slider moves it along one direction, which changes one thing, such as thickness "
+      + "or slant, by the amount that you ask for. The value next to it is measured on the drawing. All directions, "
+      + "and the numbers of the pose, are below.",
     act: click("#tab-pose"),
     needs: "tab-pose",
   },
   {
     at: "#routing",
     title: "Routing",
-    text: "Capsules vote for classes, and votes that agree get more weight. If there is a slider, move it to "
-      + "iteration 1 to see the weights change. Orange supports the class, and blue opposes it.",
+    text: "Capsules vote for classes. Votes that agree make the class capsule longer: if there is a slider, move it "
+      + "from iteration 1 to the last and watch the length grow. The weights of single votes hardly change. Orange "
+      + "supports the class, and blue opposes it.",
     act: click("#tab-routing"),
     needs: "tab-routing",
   },

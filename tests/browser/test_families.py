@@ -161,7 +161,8 @@ def test_a_figure_shows_what_a_pose_explains(playground: Playground) -> None:
     page.wait_for_function("() => document.querySelector('#share img').naturalWidth")
     ratio = image.evaluate("element => element.clientWidth / element.clientHeight")
     assert SIZE[0] / SIZE[1] == pytest.approx(ratio, rel=0.02)
-    assert "Bottom: PCA of the same class with 16 numbers." in page.locator("#share figcaption").inner_text()
+    caption = page.locator("#share figcaption").inner_text()
+    assert "Bottom: PCA of the same class with 16 numbers." in caption
     page.locator("#share a").focus()
     with page.expect_popup() as opened:
         page.keyboard.press("Enter")

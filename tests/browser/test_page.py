@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import base64
 import io
-import math
+import re
 from typing import Any
 
 import pytest
 from PIL import Image, ImageChops
 
-from model.bundle import Bundle
-from service.settings import Settings
 from tests.browser.playground import Playground
 
 pytestmark = pytest.mark.browser
@@ -118,58 +116,23 @@ def test_sliders_change_the_digit(playground: Playground) -> None:
     assert 1 >= apart.getextrema()[1]
 
 
-def test_sliders_tell_what_more_of_a_dimension_does(playground: Playground) -> None:
-    """Beside the name: direction and strength, in words that describe the slider."""
-    playground.take_sample(4)
-    manifest = Bundle.open(Settings().bundles / "mnist-compact").manifest
-    for dim in range(manifest.class_dim):
-        meaning = manifest.meaning(4, dim)
-        assert meaning is not None
-        slider = playground.page.locator(f"#dimension-{dim}")
-        described_by = slider.get_attribute("aria-describedby")
-        text = playground.page.locator(f"#{described_by}").inner_text()
-        expected = (
-            f"+ {meaning.effect}, {math.floor(100 * meaning.strength + 0.5)} %"
-            if meaning.effect
-            else ""
-        )
-        assert expected == text
-
-
-def test_named_dimensions_come_first(playground: Playground) -> None:
-    """Those that explain most lead; all show the picture at both ends of their sliders."""
-    playground.take_sample(4)
-    manifest = Bundle.open(Settings().bundles / "mnist-compact").manifest
-    meanings = [one for one in manifest.pose_dimensions if one.label == 4]
-    named = sorted((one for one in meanings if one.sign), key=lambda one: -one.strength)
-    sliders = playground.page.locator("#pose .slider")
-    ids = [one.locator("input").get_attribute("id") for one in sliders.all()]
-    assert [f"dimension-{one.dim}" for one in named] == ids[: len(named)]
-    ends = playground.page.locator("#pose .ends img")
-    ends.last.wait_for()
-    assert 2 * len(meanings) == ends.count()
-    pictures = {one.get_attribute("src") for one in ends.all()}
-    assert ends.count() == len(pictures)
-
-
-def test_a_name_without_a_direction_leads_too(playground: Playground) -> None:
-    """Such as that of a dimension that turns an object; changes of one part come later."""
-
-    def rename(route: Any) -> None:
-        manifest = route.fetch().json()
-        names = [("azimuth", "turns the object"), ("localised", "a localised change")]
-        first = [one for one in manifest["pose_dimensions"] if one["label"] == 4][: len(names)]
-        for one, (name, effect) in zip(first, names, strict=True):
-            one.update(name=name, effect=effect, sign=0, strength=1)
-        route.fulfill(json=manifest)
-
-    playground.page.route("**/models/mnist-compact", rename)
-    playground.page.reload()
-    playground.take_sample(4)
-    sliders = playground.page.locator("#pose .slider")
-    assert "azimuth dim 0" == sliders.first.locator("label").inner_text()
-    assert "+ turns the object, 100 %" in sliders.first.inner_text()
-    assert not sliders.nth(1).get_by_text("a localised change").count()
+def test_sliders_move_a_pose_along_directions(playground: Playground) -> None:
+    """They tell the value, the value on the drawing and the range; three lie by the drawing."""
+    page = playground.page
+    page.locator("#model").select_option("mnist")
+    playground.take_sample(5)
+    slant = page.get_by_role("slider", name="slant")
+    slant.wait_for()
+    assert 3 == page.locator("#directions input").count()
+    assert re.search(r"class: .\d+ to \d+ degrees", page.locator("#directions").inner_text())
+    assert "a 5, slanted" in page.locator("#sentence").inner_text()
+    before = float(slant.get_attribute("aria-valuetext").split()[0])
+    slant.fill("1")
+    value = page.locator("#directions output", has_text="drawn")
+    value.wait_for()
+    asked, drawn = map(float, re.findall(r"-?[\d.]+", value.inner_text()))
+    assert asked > before + 5
+    assert abs(asked - drawn) < 5
 
 
 def test_a_file_that_is_no_picture_is_refused_aloud(playground: Playground) -> None:

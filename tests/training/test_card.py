@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from model.bundle import CARD, MANIFEST, Bundle
-from model.bundle.dimensions import PoseDimension
 from model.bundle.novelty import NoveltyRule
 from service.settings import Settings
+from tests.directions import make_direction
 from tests.training.published import RUN, say_training
 from training.card import CURVES, ROUTING, WRONG, write_card
 from training.provenance import TestRead, reads_of, runs_of
@@ -84,7 +84,7 @@ def test_shipped_cards_tell_every_read(folder: Path) -> None:
 def test_shipped_findings_are_of_the_shipped_weights(folder: Path) -> None:
     """New weights need new measurements before the card shows any."""
     manifest = Bundle.open(folder).manifest
-    if manifest.pose_dimensions or manifest.novelty:
+    if manifest.directions or manifest.novelty:
         assert manifest.version == manifest.analysed_version
 
 
@@ -185,20 +185,14 @@ def test_names_of_others_are_no_markup(bundle: Bundle) -> None:
     assert "<i>" not in text
 
 
-def test_dimensions_are_told_in_words(bundle: Bundle) -> None:
-    """A row for each dimension, a column for each class that was measured."""
-    names = (
-        PoseDimension(7, 0, "slant", -1, 0.625),
-        PoseDimension(7, 1, "localised", 0, 0.7),
-        PoseDimension(7, 2, "none"),
-        PoseDimension(7, 3, "azimuth", 0, 0.5),
-    )
-    told = card(bundle, pose_dimensions=names).splitlines()
-    assert {"| | 7 |", "| 0 | leans left 0.62 |", "| 1 | *part* |", "| 2 | - |"} <= set(told)
-    assert "| 3 | turns the object 0.50 |" in told
-    assert "2 of 4 dimensions have one." in told
-    assert "follows a factor of the rendered objects" in " ".join(told)
-    assert "rendered objects" not in card(bundle, pose_dimensions=names[:3])
+def test_directions_are_told_by_name(bundle: Bundle) -> None:
+    """A row for each, over all classes; those that are refused are named."""
+    found = (make_direction(6), make_direction(7, largest_other=0.5), make_direction(7, "width"))
+    told = card(bundle, directions=found).splitlines()
+    assert "| slant | 1 of 2 | 1.00 ± 0.10 | 100 % | 0.50 | 0.90 | 1.5 degrees |" in told
+    assert "| width | 1 of 1 | 1.00 ± 0.10 | 100 % | 0.00 | 0.90 | 1.5 px |" in told
+    assert "Refused: slant of 7." in told
+    assert "None was refused." in card(bundle, directions=found[::2]).splitlines()
 
 
 def test_novelty_is_told_by_kind(bundle: Bundle) -> None:

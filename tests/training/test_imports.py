@@ -128,7 +128,7 @@ def test_a_folder_scores_and_measures_it(
 ) -> None:
     """The folder names the classes.
 
-    Afterwards the bundle has neighbours, named dimensions and what a pose explains.
+    Afterwards the bundle has neighbours and what a pose explains.
     """
     options = ("--name", "shapes", "--data", shapes, "--size", 12, "--preprocess", "digit")
     target = tmp_path / "bundles" / "shapes"
@@ -137,7 +137,7 @@ def test_a_folder_scores_and_measures_it(
     manifest = json.loads((target / "manifest.json").read_text())
     assert ["circle", "line", "square"] == manifest["class_names"]
     assert ["decode", "neighbours"] == manifest["offers"]
-    assert 3 * 4 == len(manifest["pose_dimensions"])
+    assert [] == manifest["directions"]  # twenty pictures of a class are too few
     explained = Explained.from_dict(manifest["explained"])
     assert (30, 4, True) == (explained.count, explained.class_dim, explained.is_low)
     loaded = model.load(target, device="cpu")

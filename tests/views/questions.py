@@ -24,6 +24,7 @@ class Question(NamedTuple):
 
 QUESTIONS: dict[str, Question] = {
     "classify": Question(parameters={"poses": True, "novelty": True}),
+    "describe": Question(model="multimnist-attention"),
     "reconstruct": Question(parameters={"target": 1}),
     "perturb": Question(parameters={"dim": 4, "delta": 0.1}),
     "decode": Question((), body={"pose": [0.1] * 16, "label": 3}),

@@ -22,8 +22,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "occlusion": {"patch": 2, "stride": 2},
     "sweep": {"dims": [0], "start": 0, "stop": 0.2, "step": 0.1},
 }
-ASKED = [name for name in NAMES if name not in ("segment", "neighbours")]
-"""Those of a network without masks and training images."""
+ASKED = [name for name in NAMES if name not in ("segment", "neighbours", "describe")]
+"""Those of a network without masks, training images and directions."""
 
 
 def prepared(image: Floats) -> Prepared:

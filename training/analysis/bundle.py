@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
+from model.bundle.directions import Direction
 from model.bundle.manifest import EIGHT_BITS
 from model.bundle.neighbours import NeighbourImages
 from model.canvas import showing
@@ -32,8 +33,14 @@ from training.analysis.confidence import (
     fit_confidence,
     input_of,
 )
-from training.analysis.dimensions import name_dimensions
-from training.analysis.factors import name_by_factors
+from training.analysis.directions import (
+    FITTED,
+    SCORED,
+    fit_directions,
+    show_alone,
+    show_pairs,
+)
+from training.analysis.factors import fit_factors, known_factors, read_factors
 from training.analysis.health import measure_health
 from training.analysis.neighbours import choose_images, collect
 from training.answers import Labelled, encode
@@ -101,7 +108,7 @@ def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None) -> Bundle:
     if "decode" in offers:
         bundle = analyse_explained(bundle, data_dir, folder=folder)
         learnt = training_data_of(bundle, data_dir, folder=folder).training
-        bundle = analyse_dimensions(bundle, examples, learnt)
+        bundle = analyse_directions(bundle, examples, learnt)
         if bundle.manifest.mask_threshold is None:
             bundle = analyse_novelty(bundle, examples, data_dir)
         else:
@@ -114,8 +121,8 @@ def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None) -> Bundle:
 def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bundle:
     """Analyse the poses of a network that was trained elsewhere; there is no card.
 
-    Names pose dimensions, unless of photographs, fits the novelty rule to enough images, measures
-    what poses explain of half of the images, and keeps the poses that `/neighbours` compares with.
+    Fits directions, fits the novelty rule to enough images, measures what poses explain of half of
+    the images, and keeps the poses that `/neighbours` compares with.
 
     Args:
         examples: images that are like those of its training.
@@ -126,8 +133,11 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
     """
     if not bundle.manifest.class_dim:
         raise BundleError(f"{bundle.path}: the network has no poses to analyse")
-    if bundle.manifest.preprocess != "crop":
-        bundle = _record(bundle, pose_dimensions=name_dimensions(Runtime(bundle), examples))
+    if len(examples.labels) > 1:
+        halves = (take(examples, rows) for rows in split_rows(examples.labels, seed=0))
+        runtime = Runtime(bundle)
+        fitted, scored = (show_alone(runtime, half, FITTED) for half in halves)
+        bundle = _record_directions(bundle, fit_directions(runtime, fitted, scored))
     if len(examples.labels) >= novelty.MIN_IMAGES:
         described = f"{len(examples.labels):,} images of the {source}"
         halves = _halves(bundle, examples)
@@ -245,6 +255,31 @@ def analyse_neighbours(
     return _keep_neighbours(bundle, choose_images(bundle, data, own_images=own_images))
 
 
+def analyse_factors(
+    bundle: Bundle, table: Path, *, folder: Path | None
+) -> tuple[Bundle, list[str]]:
+    """Fit directions to a user's own measures of pictures; the card is not written.
+
+    Args:
+        table: a CSV file: see `training.analysis.factors.read_factors`.
+        folder: that its file names are relative to; by default the table's own.
+
+    Returns:
+        The bundle, and a sentence on each column and class.
+
+    Raises:
+        training.data.datasets.DatasetError: the table cannot be used.
+        BundleError: the network has no poses, or is for pairs of digits.
+    """
+    manifest, runtime = bundle.manifest, Runtime(bundle)
+    if "decode" not in manifest.offers or manifest.mask_threshold is not None:
+        raise BundleError(f"{bundle.path}: factors need poses of one object")
+    columns, shown = read_factors(runtime, table, folder or table.parent)
+    fits = list(fit_factors(runtime, shown, shown.none(), columns))
+    found = [one for fit in fits for one in fit.found]
+    return _record_directions(bundle, found), [fit.sentence for fit in fits]
+
+
 def _keep_neighbours(bundle: Bundle, neighbours: NeighbourImages) -> Bundle:
     assert neighbours.gallery
 
@@ -255,27 +290,52 @@ def _keep_neighbours(bundle: Bundle, neighbours: NeighbourImages) -> Bundle:
     return _update(bundle, add, {NEIGHBOURS: neighbours.gallery})
 
 
-def analyse_dimensions(bundle: Bundle, examples: Examples, learnt: Examples) -> Bundle:
-    """Name the pose dimensions, unless of photographs, and draw what some do to held-out images.
+def analyse_directions(bundle: Bundle, examples: Examples, learnt: Examples) -> Bundle:
+    """Fit the directions of poses, and draw what they do to held-out images.
 
     Args:
         examples: held-out images.
-        learnt: the training images before them. Where the factors of both are known, the name of a
-            factor replaces that of a deformation.
+        learnt: the training images before them. Where the factors of both are known, they get
+            directions too.
     """
-    runtime, images = Runtime(bundle), _centre(examples, bundle)
-    if bundle.manifest.preprocess != "crop":
-        names = [*name_dimensions(runtime, images)]
-        dataset = DATASETS.get(bundle.manifest.dataset)
-        if known := dataset and factors_of(dataset, "train"):
-            names += name_by_factors(runtime, learnt, examples, known)
-        last = {(name.label, name.dim): name for name in names}
-        bundle = _record(bundle, pose_dimensions=tuple(last.values()))
-    manifest = bundle.manifest
-    named = Counter(dimension.label for dimension in manifest.pose_dimensions if dimension.is_named)
-    labels = sorted(np.unique(images.labels).tolist(), key=lambda label: -named[label])
-    draw_sweeps(runtime, manifest, images, sorted(labels[:_SWEPT]), bundle.path / SWEEP)
+    runtime, manifest = Runtime(bundle), bundle.manifest
+    if manifest.mask_threshold is not None:
+        shift_px = recipe_of(bundle).shift_px
+        fitted, scored = (
+            show_pairs(runtime, digits, count, shift_px=shift_px)
+            for digits, count in ((learnt, FITTED), (examples, SCORED))
+        )
+    else:
+        fitted, scored = show_alone(runtime, learnt, FITTED), show_alone(runtime, examples, SCORED)
+    found = list(fit_directions(runtime, fitted, scored))
+    dataset = DATASETS.get(manifest.dataset)
+    if known := dataset and factors_of(dataset, "train"):
+        columns, values = known_factors(known)
+        cut = len(learnt.labels)
+        parts = (learnt, FITTED, values[:cut]), (examples, SCORED, values[cut:])
+        factored = [show_alone(runtime, *part) for part in parts]
+        found += [one for fit in fit_factors(runtime, *factored, columns) for one in fit.found]
+    bundle = _record_directions(bundle, found)
+    images = _centre(examples, bundle)
+    offered = Counter(one.label for one in bundle.manifest.directions if one.offered)
+    labels = sorted(np.unique(images.labels).tolist(), key=lambda label: -offered[label])
+    draw_sweeps(runtime, bundle.manifest, images, sorted(labels[:_SWEPT]), bundle.path / SWEEP)
     return bundle
+
+
+def refit_directions(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
+    """Fit the directions alone, on the images that the network learnt from and on held-out ones.
+
+    Raises:
+        training.data.datasets.DatasetError: there are no such images.
+        BundleError: the network has no decoder.
+    """
+    if "decode" not in bundle.manifest.offers:
+        raise BundleError(f"{bundle.path}: the network has no decoder")
+    with showing(bundle.manifest.shown_channels):
+        examples = validation_examples(bundle, data_dir, folder=folder)
+        learnt = training_data_of(bundle, data_dir, folder=folder).training
+        return analyse_directions(bundle, examples, learnt)
 
 
 def analyse_masks(bundle: Bundle, digits: Examples) -> Bundle:
@@ -369,6 +429,21 @@ def _centre(examples: Examples, bundle: Bundle) -> Examples:
     return Examples(np.pad(examples.images, [(0, 0), *margins]), examples.labels)
 
 
+def _record_directions(bundle: Bundle, found: Iterable[Direction]) -> Bundle:
+    """Write directions into the manifest, in place of those of the same class and name."""
+    fitted = {(one.label, one.name): one for one in found}
+    kept = bundle.manifest.directions
+    if bundle.manifest.analysed_version != bundle.manifest.version:
+        kept = ()
+    return _record(
+        bundle,
+        directions=(
+            *(one for one in kept if (one.label, one.name) not in fitted),
+            *fitted.values(),
+        ),
+    )
+
+
 def _record(bundle: Bundle, files: Mapping[str, Content] | None = None, **findings: Any) -> Bundle:
     """Write findings into the manifest: see `_update`."""
     return _update(bundle, lambda manifest: replace(manifest, **findings), files)
@@ -386,7 +461,7 @@ def _update(
         if manifest.analysed_version != version:
             offers = tuple(offer for offer in manifest.offers if offer != "neighbours")
             manifest = replace(manifest, offers=offers, neighbours=None)
-            manifest = replace(manifest, pose_dimensions=(), novelty=None, analysed_version=version)
+            manifest = replace(manifest, directions=(), novelty=None, analysed_version=version)
             manifest = replace(manifest, confidence=None, explained=None, health=None)
         return add(manifest)
 

@@ -1,174 +1,159 @@
-"""Name pose dimensions after the known factors of rendered objects (`training.data.assemblies`).
+"""Fit directions to what is known of images from elsewhere, such as an age or a camera's angle.
 
-A dimension *follows* the factor that explains most of its variance over images, if that is enough.
-This does not say that moving the dimension does to the drawing what the factor does: a turn, for
-example, takes a pose along a closed path, and one dimension goes along a line. A dimension is
-*named* after the factor that it follows if drawings confirm it: of all factors, a change of this
-one explains most of what moving the dimension does to the drawing, and it explains enough. Both
-must hold on objects that were learnt and on others.
+The drawing of a moved pose shows no age that could be measured. It is encoded again, and the value
+is read from the new pose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, get_args
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from PIL import Image
 
-from model.bundle.dimensions import DIRECTED, Factor, PoseDimension
+from model.bundle.directions import READABLE, Direction
+from model.measures import Doubles, Measure, measures_of
+from model.preprocess import WHITE, Floats
 from model.runtime import Runtime
-from training.analysis.dimensions import DELTAS, Doubles, encode_class, project
-from training.data.assemblies import LAMPS, Factors, render_factors
-from training.data.datasets import Examples
+from training.analysis.directions import (
+    LEAST,
+    Shown,
+    decode,
+    encode_class,
+    fit_class,
+    fit_readings,
+    split_class,
+)
+from training.data.assemblies import LAMPS, Factors
+from training.data.source import DatasetError
 
-NAMES: tuple[Factor, ...] = get_args(Factor)
-FOLLOWED = 0.3
-"""A dimension follows a factor that explains at least this share of its variance."""
-DRAWN = 0.2
-"""A change of the factor must explain at least this share of what the dimension does to the
-drawing. This is about twice the mean share over all dimensions of the bundle `assemblies`."""
-_COMPARED = 40
-"""The number of images of a class whose drawings are compared, of learnt and of other objects."""
-_STEPS: dict[Factor, float] = {"azimuth": 20, "elevation": 5, "size": 0.05, "lamp": 1}
-"""Drawings change by so much of a factor, up and down."""
-_BATCH = 64
-_TINY = 1e-12
-
-
-class Views(NamedTuple):
-    """Poses of images of one class, with the factors of the images."""
-
-    poses: Doubles
-    """(N, D)."""
-    factors: Factors
-
-    def at(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Views:
-        """Return some of them."""
-        return Views(self.poses[rows], self.factors.at(rows))
+_UNIT = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<unit>[^()]*)\))?")
+_NAME = re.compile(r"[\w .-]{1,64}")
+_KNOWN = ("azimuth-sine", "azimuth-cosine", "elevation", "size", "light-right", "light-above")
 
 
-class Effect(NamedTuple):
-    """What moving each of D dimensions does to drawings, compared with each of four factors."""
+class FactorFit(NamedTuple):
+    """What was found of one factor in one class."""
 
-    explained: Doubles
-    """(4, D), the mean share of the change that lies along the change by the factor."""
-    signs: Doubles
-    """(4, D), 1 where the two go the same way on average, else -1."""
+    sentence: str
+    found: tuple[Direction, ...]
+    """The direction, or none where there are too few images or no relation."""
 
 
-def name_by_factors(
-    runtime: Runtime, learnt: Examples, others: Examples, known: Factors
-) -> Iterator[PoseDimension]:
-    """The dimensions that a factor names, class by class.
+def known_factors(factors: Factors) -> tuple[tuple[Measure, ...], Doubles]:
+    """The factors of rendered objects as numbers (N, F); an azimuth as its sine and cosine."""
+    turn = np.radians(factors.azimuth)
+    across, up = np.radians(np.array(LAMPS)[factors.lamp, :2]).T
+    values = (
+        *(np.sin(turn), np.cos(turn), factors.elevation, factors.size),
+        *(np.sin(across) * np.cos(up), np.sin(up)),
+    )
+    units = {"elevation": "degrees"}
+    return tuple(Measure(name, units.get(name, "")) for name in _KNOWN), np.stack(values, axis=1)
 
-    Args:
-        learnt: images that the network was trained on.
-        others: images of other objects.
-        known: the factors of both, one after the other.
+
+def fit_factors(
+    runtime: Runtime, fitted: Shown, scored: Shown, columns: Sequence[Measure]
+) -> Iterator[FactorFit]:
+    """Fit a direction for each column of known values, class by class."""
+    manifest = runtime.bundle.manifest
+    for label in np.unique(fitted.labels).tolist():
+        name = manifest.class_names[label]
+        parts = split_class(runtime, fitted, scored, label)
+        if parts is None:
+            count = int((fitted.labels == label).sum() + (scored.labels == label).sum())
+            yield FactorFit(f"{name}: {count} pictures are too few; {LEAST} are needed", ())
+            continue
+        weights, intercepts = fit_readings(parts[0])
+        errors = parts[1].values - parts[1].poses @ weights - intercepts
+        r2 = 1 - np.square(errors).mean(axis=0) / (parts[1].values.var(axis=0) + 1e-12)
+        related = np.flatnonzero(r2 >= READABLE)
+        for index in np.flatnonzero(r2 < READABLE):
+            yield FactorFit(
+                f"{name}, {columns[index].name}: no relation to the pose was found "
+                f"(R² {r2[index]:.2f} on {len(errors)} held-out pictures)",
+                (),
+            )
+        if not related.size:
+            continue
+        few = [part._replace(values=part.values[:, related]) for part in parts]
+
+        read = partial(_read_again, runtime, label, weights[:, related], intercepts[related])
+        for one in fit_class(*few, read, measures=[columns[row] for row in related], label=label):
+            yield FactorFit(_describe(name, one, len(errors)), (one,))
+
+
+def read_factors(runtime: Runtime, table: Path, folder: Path) -> tuple[list[Measure], Shown]:
+    """Read a table of pictures: `file`, then columns of numbers, `name` or `name (unit)`.
+
+    A picture is of the class that its subfolder names, or else of the class that the network sees.
+
+    Raises:
+        DatasetError: a column, a number or a picture cannot be used.
     """
-    middle = len(learnt.labels)
-    rows = np.arange(len(known.label))
-    both = (learnt, known.at(rows[:middle])), (others, known.at(rows[middle:]))
-    for label in range(runtime.bundle.manifest.num_classes):
-        views = [_of_class(runtime, images, factors, label) for images, factors in both]
-        effects = [examine(runtime, one) for one in views]
-        for dim, factor in enumerate(follow(*views)):
-            if factor and (name := _confirm(effects, factor, label=label, dim=dim)):
-                yield name
+    with table.open(newline="", encoding="utf-8-sig") as lines:
+        head, *rows = [row for row in csv.reader(lines) if row] or [[]]
+    if len(head) < 2 or head[0].strip().lower() != "file":
+        raise DatasetError(f"{table}: the first line is `file`, then the names of numbers")
+    columns = [_column(name, table, runtime) for name in head[1:]]
+    images, labels, values = [], [], []
+    for line, row in enumerate(rows, 2):
+        try:
+            values.append([float(value) for value in row[1:]])
+        except ValueError as error:
+            raise DatasetError(f"{table}, line {line}: {error}") from error
+        if len(row) != len(head) or not np.isfinite(values[-1]).all():
+            raise DatasetError(f"{table}, line {line}: {len(head) - 1} numbers follow the file")
+        image, label = _read_picture(runtime, folder / row[0])
+        images.append(image)
+        labels.append(label)
+    if not rows:
+        raise DatasetError(f"{table} has no rows")
+    pixels = (np.concatenate(images) * WHITE).round().astype(np.uint8)
+    return columns, Shown(pixels, np.array(labels)[:, None], np.array(values)[:, None])
 
 
-def follow(learnt: Views, others: Views) -> list[Factor | None]:
-    """The factor that each of D dimensions follows, on both sets of images; None where it is none.
-
-    A factor explains the share of a dimension's variance that lies between its values.
-    """
-    shares = [np.stack([_share(one, name) for name in NAMES]) for one in (learnt, others)]  # (4, D)
-    best = [share.argmax(axis=0) for share in shares]
-    return [
-        NAMES[first]
-        if first == second and min(share[first, dim] for share in shares) >= FOLLOWED
-        else None
-        for dim, (first, second) in enumerate(zip(*best, strict=True))
-    ]
+def _read_again(
+    runtime: Runtime, label: int, weights: Doubles, intercepts: Doubles, poses: Doubles
+) -> Doubles:
+    """Read values (N, F) from the poses of drawings of poses (N, D)."""
+    return encode_class(runtime, decode(runtime, poses, label), label) @ weights + intercepts
 
 
-def examine(runtime: Runtime, views: Views) -> Effect:
-    """Compare drawings whose poses move in one dimension with drawings of changed factors.
-
-    Objects are rendered with a little more and a little less of a factor, encoded and decoded.
-    """
-    some = views.at(np.linspace(0, len(views.poses) - 1, _COMPARED).astype(int))
-    label, size_px = int(some.factors.label[0]), runtime.bundle.manifest.height
-
-    def draw(factors: Factors) -> Doubles:
-        images = render_factors(factors, size_px=size_px)
-        return _decode(runtime, encode_class(runtime, images, label), label)
-
-    def move(delta: float) -> Doubles:
-        moves = np.eye(some.poses.shape[1]) * delta
-        moved = some.poses[:, None] + moves  # (N, D, D)
-        drawn = _decode(runtime, moved.reshape(-1, len(moves)), label)
-        return drawn.reshape(*moved.shape[:2], -1)
-
-    by_factor = np.stack(
-        [
-            draw(_step(some.factors, name, 1)) - draw(_step(some.factors, name, -1))
-            for name in NAMES
-        ],
-        axis=1,
-    )  # (N, 4, P)
-    middle = len(DELTAS) // 2
-    changes = move(DELTAS[middle + 1]) - move(DELTAS[middle - 1])
-    explained, along = project(changes, by_factor)
-    return Effect(explained.mean(axis=0), np.where(along.sum(axis=0) >= 0, 1.0, -1.0))
+def _column(head: str, table: Path, runtime: Runtime) -> Measure:
+    found = _UNIT.fullmatch(head.strip())
+    name = found["name"] if found else ""
+    if found is None or not _NAME.fullmatch(name):
+        raise DatasetError(f"{table}: {head!r} is no name of a column: `name` or `name (unit)`")
+    taken = {one.name for one in measures_of(runtime.bundle.manifest)}
+    if name in taken or name.startswith("change-"):
+        raise DatasetError(f"{table}: the bundle measures {name} itself; rename the column")
+    return Measure(name, found["unit"] or "")
 
 
-def _of_class(runtime: Runtime, examples: Examples, factors: Factors, label: int) -> Views:
-    rows = np.flatnonzero(examples.labels == label)
-    poses = encode_class(runtime, examples.images[rows], label)
-    return Views(poses.astype(np.float64), factors.at(rows))
+def _read_picture(runtime: Runtime, file: Path) -> tuple[Floats, int]:
+    names = runtime.bundle.manifest.class_names
+    try:
+        with Image.open(file) as picture:
+            image = runtime.prepare(picture)
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise DatasetError(f"{file}: {error}") from error
+    if file.parent.name in names:
+        return image, names.index(file.parent.name)
+    return image, int(runtime.encode(image).presence[0].argmax())
 
 
-def _confirm(
-    effects: list[Effect], factor: Factor, *, label: int, dim: int
-) -> PoseDimension | None:
-    """The name of a dimension that follows a factor, if drawings confirm it."""
-    index = NAMES.index(factor)
-    shares = [effect.explained[:, dim] for effect in effects]  # (4,) each
-    if any(share.argmax() != index or share[index] < DRAWN for share in shares):
-        return None
-    signs = {int(effect.signs[index, dim]) if factor in DIRECTED else 0 for effect in effects}
-    strength = round(float(shares[-1][index]), 3)
-    return PoseDimension(label, dim, factor, signs.pop(), strength) if len(signs) == 1 else None
-
-
-def _share(views: Views, name: Factor) -> Doubles:
-    """The share (D,) of each dimension's variance that lies between the values of a factor."""
-    centred = views.poses - views.poses.mean(axis=0)
-    total = np.square(centred).sum(axis=0) + _TINY
-    values: NDArray[np.generic] = getattr(views.factors, name)
-    if name == "size":  # which has as many values as views: a line in its place
-        size = values - values.mean()
-        return np.asarray(np.square(size @ centred) / (np.square(size).sum() * total))
-    between = np.zeros(centred.shape[1])
-    for value in np.unique(values):
-        group = centred[values == value]
-        between += len(group) * np.square(group.mean(axis=0))
-    return np.asarray(between / total)
-
-
-def _step(factors: Factors, name: Factor, sign: int) -> Factors:
-    """The same views with more or less of one factor; lamps go round."""
-    values = getattr(factors, name) + sign * _STEPS[name]
-    return factors._replace(**{name: values % len(LAMPS) if name == "lamp" else values})
-
-
-def _decode(runtime: Runtime, poses: NDArray[np.floating], label: int) -> Doubles:
-    """Decode poses (N, D) of a class in batches, to (N, pixels)."""
-    batches = (poses[start : start + _BATCH] for start in range(0, len(poses), _BATCH))
-    drawn = [
-        runtime.decode(batch.astype(np.float32), np.full(len(batch), label, np.int64))
-        for batch in batches
-    ]
-    return np.concatenate(drawn).reshape(len(poses), -1).astype(np.float64)
+def _describe(name: str, one: Direction, images: int) -> str:
+    reading, quality = one.reading, one.quality
+    unit = f" {one.unit}" if one.unit else ""
+    refused = "" if one.offered else "; the direction is not offered"
+    return (
+        f"{name}, {one.name}: read with R² {reading.r2:.2f} and a mean error of "
+        f"{reading.mean_error:.3g}{unit} on {images} held-out pictures; one asked for gives "
+        f"{quality.got:.2f} ± {quality.spread:.2f}{refused}"
+    )

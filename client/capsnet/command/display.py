@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from capsnet._generated import (
+    DescribeAnswer,
     ModelsAnswer,
     PerturbAnswer,
     Prediction,
@@ -217,8 +218,23 @@ def _show_reconstruct(answer: ReconstructAnswer, _draw: object) -> None:
 def _show_perturb(answer: PerturbAnswer, _draw: object) -> None:
     show_images(console, (answer.reconstruction, answer.perturbed))
     console.print(summarise(answer))
-    if answer.meaning and answer.meaning.effect:
-        console.print(f"increasing dimension {answer.dim}: {answer.meaning.effect}")
+    if value := answer.value:
+        drawn = "" if value.measured is None else f", drawn {value.measured:.3g}"
+        told = f"read {value.read:.3g}, asked {value.asked:.3g}{drawn} {value.unit}".rstrip()
+        console.print(f"{answer.direction}: {told}")
+
+
+def _show_describe(answer: DescribeAnswer, _draw: object) -> None:
+    """The sentence, and a table of the readings."""
+    console.print(answer.sentence)
+    for one in (answer, *([answer.second] if answer.second else [])):
+        table = Table(title=f"{one.class_name}, length {one.length:.3f}", title_justify="left")
+        for name in ("reading", "value", "mean error", "% of the class below"):
+            table.add_column(name, justify="right")
+        for value in one.readings:
+            amount = f"{value.value:.3g} {value.unit}".rstrip()
+            table.add_row(value.name, amount, f"{value.mean_error:.2g}", f"{value.percentile:.0f}")
+        console.print(table)
 
 
 def _show_routing(answer: RoutingAnswer, draw: Callable[[], Image.Image]) -> None:
@@ -237,6 +253,7 @@ def _show_routing(answer: RoutingAnswer, draw: Callable[[], Image.Image]) -> Non
 SHOWS: dict[str, Callable[[Any, Callable[[], Image.Image]], None]] = {
     "reconstruct": _show_reconstruct,
     "perturb": _show_perturb,
+    "describe": _show_describe,
     "routing": _show_routing,
 }
 """Displays of answers that say more than their picture and their numbers."""

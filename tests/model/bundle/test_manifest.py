@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import pytest
 
 import model
 from model.bundle import Bundle, Manifest
-from model.bundle.dimensions import PoseDimension
+from model.bundle.directions import Direction
 from model.bundle.novelty import NoveltyRule
+from tests.directions import make_direction
 
 
 @pytest.fixture
@@ -25,17 +26,32 @@ def test_a_manifest_survives_its_dictionary(manifest: Manifest) -> None:
         manifest,
         metrics={"test_errors": 25},
         training={"seed": 1},
-        pose_dimensions=(PoseDimension(7, 0, "slant", -1, 0.5), PoseDimension(7, 1, "none")),
+        directions=(make_direction(7), make_direction(7, "width", got=0.5)),
         novelty=NoveltyRule((0.0, 1.0), (0.1, 0.9), (0.0, 0.8), (0.1, 2.0), 0.01, "digits"),
     )
     assert full == Manifest.from_dict(json.loads(json.dumps(full.to_dict())))
 
 
-def test_a_manifest_tells_what_a_dimension_means(manifest: Manifest) -> None:
-    """Of each class its own; None where it was not measured."""
-    name = PoseDimension(7, 4, "width", 1, 0.5)
-    named = replace(manifest, pose_dimensions=(PoseDimension(6, 4, "none"), name))
-    assert [name, None, None] == [named.meaning(7, 4), named.meaning(7, 5), named.meaning(8, 4)]
+def test_a_manifest_offers_the_good_directions_of_a_class(manifest: Manifest) -> None:
+    """Of each class its own; one that gives half of what is asked for is not offered."""
+    good, bad = make_direction(7), make_direction(7, "width", got=0.5)
+    fitted = replace(manifest, directions=(make_direction(6), bad, good))
+    assert [good] == fitted.offered_directions(7)
+    found = [fitted.find_direction(*key) for key in ((7, "slant"), (7, "width"), (8, "slant"))]
+    assert [good, None, None] == found
+
+
+def test_names_of_dimensions_in_older_bundles_are_ignored(manifest: Manifest) -> None:
+    """They were measured in another way; the bundle loads as before."""
+    older = {**manifest.to_dict(), "pose_dimensions": [{"label": 7, "dim": 4, "name": "slant"}]}
+    assert manifest == Manifest.from_dict(older)
+
+
+@pytest.mark.parametrize("wrong", [make_direction(10), make_direction(7, dims=15)])
+def test_a_direction_of_another_network_is_refused(wrong: Direction, manifest: Manifest) -> None:
+    """Its class and its vector have to be there."""
+    with pytest.raises(ValueError, match="of another network"):
+        replace(manifest, directions=(wrong,))
 
 
 @pytest.mark.parametrize("entry", ["quantiles", "images", "others", "threshold"])
@@ -49,8 +65,10 @@ def test_a_novelty_rule_of_another_kind_is_refused(entry: str, manifest: Manifes
 @pytest.mark.parametrize(
     "entries",
     [
-        {"pose_dimensions": [{"dim": 0, "effect": "slant"}]},
-        {"pose_dimensions": [3]},
+        {"directions": [{"label": 0, "name": "slant"}]},
+        {"directions": [3]},
+        {"directions": [{**asdict(make_direction(7)), "quantiles": [0.0]}]},
+        {"directions": [{**asdict(make_direction(7)), "vector": [1.0]}]},
         {"layers": [3]},
         {"layers": [{"name": "classes", "iterations": 3}]},
         {"novelty": {"threshold": 0.5}},

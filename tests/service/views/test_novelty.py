@@ -4,7 +4,6 @@ import io
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from model.bundle import Bundle
-from model.bundle.dimensions import PoseDimension
 from model.bundle.novelty import NoveltyRule, PoseGaussians
 from model.preprocess import scale
 from model.runtime import Runtime
@@ -21,6 +19,7 @@ from model.views.novelty import Features, measure_features, rank
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
+from tests.directions import make_direction
 
 RULE = NoveltyRule(
     quantiles=(0.0, 0.5, 1.0),
@@ -32,14 +31,14 @@ RULE = NoveltyRule(
     distance=(0.0, 1.0, 10.0),
     gaussians=PoseGaussians(np.zeros((10, 160), np.float32), np.eye(160, dtype=np.float16)),
 )
-NAMES = (PoseDimension(7, 4, "slant", -1, 0.625), PoseDimension(7, 5, "none"))
+DIRECTIONS = (make_direction(7), make_direction(7, "width", got=0.5))
 
 
 @pytest.fixture(scope="module")
 def studied(bundle_path: Path, settings: Settings) -> Iterator[TestClient]:
-    """The service, its bundle with a rule and with names."""
+    """The service, its bundle with a rule and with directions."""
     bundle = Bundle.open(bundle_path)
-    manifest = replace(bundle.manifest, novelty=RULE, pose_dimensions=NAMES)
+    manifest = replace(bundle.manifest, novelty=RULE, directions=DIRECTIONS)
     runtime = Runtime(replace(bundle, manifest=manifest), device="cpu", threads=1)
     with TestClient(
         create_app(settings, open_engine({"mnist": runtime})), base_url="http://localhost"
@@ -109,30 +108,25 @@ def test_a_bundle_without_a_rule_says_so(client: TestClient, digits: list[bytes]
     assert (422, "novelty") == (answer.status_code, answer.json()["parameter"])
 
 
-def test_names_are_in_the_answers(studied: TestClient, digits: list[bytes]) -> None:
-    """Each dimension has what was measured for the class, or null."""
-    expected: dict[str, Any] = {"name": "slant", "sign": -1, "strength": 0.625}
-    expected["effect"] = "leans left"
+def test_a_pose_moves_along_a_direction(studied: TestClient, digits: list[bytes]) -> None:
+    """In its unit, and only along those that are offered."""
+    query = {"target": 7, "delta": 10}
     answers = [
         studied.post(
-            "/perturb", params={"dim": dim, "delta": 0, "target": 7}, files={"file": digits[7]}
+            "/perturb", params={**query, "direction": name}, files={"file": digits[7]}
         ).json()
-        for dim in (4, 6)
+        for name in ("slant", "width")
     ]
-    assert [expected, None] == [answer["meaning"] for answer in answers]
-    sweep = studied.post(
-        "/sweep",
-        params={"dims": [6, 5, 4], "target": 7, "start": 0, "stop": 0},
-        files={"file": digits[7]},
-    ).json()
-    assert [None, "none", "slant"] == [one and one["name"] for one in sweep["meanings"]]
-    assert expected == sweep["meanings"][2]
+    moved = np.subtract(answers[0]["perturbed_pose"], answers[0]["pose"])
+    assert [0.1] == pytest.approx(moved[moved != 0].tolist(), abs=2e-6)
+    assert {"unit", "read", "asked", "measured"} == answers[0]["value"].keys()
+    assert ("direction", 422) == (answers[1]["parameter"], answers[1]["status"])
 
 
-def test_names_are_in_the_manifest(studied: TestClient) -> None:
-    """GET /models/{name} tells them all, and the rule."""
+def test_directions_are_listed(studied: TestClient) -> None:
+    """GET /models has those that are offered, GET /models/{name} all of them."""
+    (summary,) = studied.get("/models").json()["models"]
+    assert [("slant", [7])] == [(one["name"], one["labels"]) for one in summary["directions"]]
     manifest = studied.get("/models/mnist").json()
-    assert [(7, 4, "slant"), (7, 5, "none")] == [
-        (one["label"], one["dim"], one["name"]) for one in manifest["pose_dimensions"]
-    ]
+    assert ["slant", "width"] == [one["name"] for one in manifest["directions"]]
     assert RULE.threshold == manifest["novelty"]["threshold"]

@@ -11,15 +11,15 @@ import torch
 from PIL import Image
 
 from model.bundle import CARD, Bundle, write_manifest
-from model.bundle.dimensions import PoseDimension
 from model.capsnet import Network, build
 from model.runtime import Runtime
+from tests.directions import make_direction
 from tests.model.capsnet.networks import TINY
 from tests.training.published import HELD_OUT, RUN, say_training
 from training.analysis.bundle import (
     ITERATIONS,
     analyse,
-    analyse_dimensions,
+    analyse_directions,
     analyse_eight_bits,
     analyse_novelty,
     analyse_routing,
@@ -27,8 +27,8 @@ from training.analysis.bundle import (
     novelty,
     with_iterations,
 )
+from training.analysis.factors import FactorFit
 from training.card import ROC, ROUTING, SWEEP, write_card
-from training.data.assemblies import list_factors
 from training.data.datasets import DATASETS, Examples
 from training.evaluate import validation_examples
 from training.kinds import draw_changed
@@ -61,9 +61,8 @@ def test_an_analysed_bundle_tells_what_was_found(bundle: Bundle, data_dir: Path)
     """Names and rule are in the manifest that is read back, and all of it is in the card."""
     manifest = analyse(bundle, data_dir).manifest
     assert manifest == Bundle.open(bundle.path).manifest
-    assert {(1, dim) for dim in range(16)} == {
-        (one.label, one.dim) for one in manifest.pose_dimensions
-    }
+    assert {1} == {one.label for one in manifest.directions}
+    assert {"slant", "right"} <= {one.name for one in manifest.directions}
     assert manifest.novelty is not None
     expected = f"{HELD_OUT} training images that the network was not trained on"
     assert expected == manifest.novelty.images
@@ -74,7 +73,7 @@ def test_an_analysed_bundle_tells_what_was_found(bundle: Bundle, data_dir: Path)
     for drawing in (ROUTING, SWEEP, ROC):
         with Image.open(bundle.path / drawing) as picture:
             assert "PNG" == picture.format
-    assert {"Pose dimensions", "Sweeps", "Routing", "Novelty", "Limits"} <= headings(bundle)
+    assert {"Directions", "Sweeps", "Routing", "Novelty", "Limits"} <= headings(bundle)
     assert {"Confidence", "Health", "What a pose explains"} <= headings(bundle)
     assert "| letters | 5 |" in (bundle.path / CARD).read_text()
 
@@ -104,29 +103,32 @@ def test_a_family_is_asked_what_it_offers(family_bundles: Path, data_dir: Path) 
     assert "Routing" not in headings(attention)
 
 
-def test_known_factors_name_dimensions_before_deformations_do(
+def test_known_factors_have_directions_too(
     bundle: Bundle, examples: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others keep the names that they have; where no factor is known, all do."""
-    before = analyse_dimensions(bundle, examples, examples).manifest.pose_dimensions
-    larger = PoseDimension(1, 4, "size", 1, 0.5)
-    monkeypatch.setattr("training.analysis.bundle.name_by_factors", lambda *_: iter([larger]))
-    assert before == analyse_dimensions(bundle, examples, examples).manifest.pose_dimensions
-    monkeypatch.setattr("training.analysis.bundle.factors_of", lambda *_: list_factors("train"))
-    after = analyse_dimensions(bundle, examples, examples).manifest.pose_dimensions
-    assert [larger if (one.label, one.dim) == (1, 4) else one for one in before] == list(after)
+    """Where no factor is known, the measures have theirs alone."""
+    before = analyse_directions(bundle, examples, examples).manifest.directions
+    larger = make_direction(1, "size")
+    factors = np.zeros((2 * len(examples.labels), 1))
+    monkeypatch.setattr("training.analysis.bundle.factors_of", lambda *_: factors)
+    monkeypatch.setattr("training.analysis.bundle.known_factors", lambda known: ((), known))
+    monkeypatch.setattr(
+        "training.analysis.bundle.fit_factors", lambda *_: iter([FactorFit("", (larger,))])
+    )
+    after = analyse_directions(bundle, examples, examples).manifest.directions
+    assert (*before, larger) == after
 
 
-def test_dimensions_of_photographs_get_no_names(
+def test_photographs_have_directions_of_their_own(
     colour_bundle_path: Path, data_dir: Path, examples: Examples
 ) -> None:
-    """They are swept all the same."""
+    """They are swept too, and their card has a table."""
     bundle = say_training(colour_bundle_path, data_dir / "blocks")
     coloured = Examples(examples.images[:, :, :24].repeat(3, 1), examples.labels)
-    swept = analyse_dimensions(bundle, coloured, coloured)
-    write_card(swept)
-    assert () == swept.manifest.pose_dimensions
-    assert {"Pose dimensions", "Sweeps"} <= headings(swept)
+    fitted = analyse_directions(bundle, coloured, coloured)
+    write_card(fitted)
+    assert {"brightness", "change-1"} <= {one.name for one in fitted.manifest.directions}
+    assert {"Directions", "Sweeps"} <= headings(fitted)
 
 
 def test_pairs_have_no_novelty_rule(
@@ -186,10 +188,10 @@ def test_findings_in_other_weights_are_forgotten(
     fitted = analyse_novelty(bundle, examples, data_dir)
     assert fitted.manifest.version == fitted.manifest.analysed_version
     assert (
-        analyse_dimensions(fitted, examples, examples).manifest.novelty == fitted.manifest.novelty
+        analyse_directions(fitted, examples, examples).manifest.novelty == fitted.manifest.novelty
     )
     write_manifest(fitted.path, replace(fitted.manifest, analysed_version="another"))
-    assert analyse_dimensions(fitted, examples, examples).manifest.novelty is None
+    assert analyse_directions(fitted, examples, examples).manifest.novelty is None
 
 
 def test_a_network_that_saw_the_held_out_images_says_so(

@@ -1,0 +1,181 @@
+"""Describe an image in words and units, read from its pose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from model.bundle import Manifest
+from model.bundle.directions import Direction
+from model.errors import NotOffered
+from model.measures import Measure, measures_of
+from model.preprocess import Prepared
+from model.views.answers import CapsuleAnswer, Number, Part, answer_fields, is_none
+from model.views.net import Capsule, Net, encode_picture
+from model.views.presence import most_present
+from model.views.query import TargetQuery
+from model.views.view import View
+
+_UNUSUAL = 20
+"""The sentence tells what fewer than so many percent of the class have less of, or more."""
+_SLANTED = 8
+"""The sentence tells a slant from here on, in degrees."""
+_PLACES = {"right": ("right of", "left of"), "down": ("below", "above")}
+_MOVED_PX = 1
+"""The sentence tells how far an object is from the middle from here on."""
+_MOST_TOLD = 3
+_DIGITS = (
+    "zeros",
+    "ones",
+    "twos",
+    "threes",
+    "fours",
+    "fives",
+    "sixes",
+    "sevens",
+    "eights",
+    "nines",
+)
+
+
+class DescribeQuery(TargetQuery):
+    """The parameters of `describe`."""
+
+    def check(self, manifest: Manifest) -> None:
+        """Refuse a network whose poses nothing can be read from."""
+        super().check(manifest)
+        if not any(one.readable for one in manifest.directions):
+            raise NotOffered(
+                f"nothing is read from poses of {manifest.name!r}: run `python -m training analyse`"
+            )
+
+
+class ReadValue(Part):
+    """A value that is read from a pose."""
+
+    name: str
+    value: Number
+    unit: str = Field(description="`px`, `degrees`; empty for shares of the full brightness.")
+    mean_error: Number = Field(description="Mean error, on images outside the fit, in the unit.")
+    percentile: Number = Field(
+        description="Percentage of images of the class with a lower value, from 5 to 95."
+    )
+    low: Number = Field(description="5 % of the class's images stay below.")
+    high: Number = Field(description="95 % of the class's images stay below.")
+
+
+class Described(Part):
+    """One object in words."""
+
+    label: int
+    class_name: str
+    length: Number
+    readings: list[ReadValue]
+    sentence: str
+
+
+class DescribeAnswer(CapsuleAnswer):
+    """An image in words and units."""
+
+    readings: list[ReadValue] = Field(description="What is read from the pose of the class.")
+    sentence: str = Field(description="The most unusual readings, in words; of both digits.")
+    second: Described | None = Field(
+        None, description="The second digit of a pair.", exclude_if=is_none
+    )
+
+
+async def describe(net: Net, query: DescribeQuery, picture: Prepared) -> DescribeAnswer:
+    """Describe an image in words and units, such as a slant in degrees, read from its pose."""
+    encoded, manifest = await encode_picture(net, picture), net.manifest
+    labels = [query.target]
+    if query.target is None and manifest.mask_threshold is not None:
+        labels = most_present(encoded.presence[None], 2)[0].tolist()
+    capsules = [encoded.capsule(label) for label in labels]
+    first, *others = [_describe(manifest, capsule) for capsule in capsules]
+    return DescribeAnswer(
+        **answer_fields(manifest, capsules[0]),
+        readings=first.readings,
+        sentence=" and ".join(one.sentence for one in (first, *others)),
+        second=others[0] if others else None,
+    )
+
+
+def _describe(manifest: Manifest, capsule: Capsule) -> Described:
+    own = [one for one in manifest.directions if one.label == capsule.label and one.readable]
+    readings = [_read(one, capsule) for one in own]
+    name = manifest.class_names[capsule.label]
+    return Described(
+        label=capsule.label,
+        class_name=name,
+        length=capsule.presence,
+        readings=readings,
+        sentence=tell(name, readings, measures_of(manifest)),
+    )
+
+
+def _read(direction: Direction, capsule: Capsule) -> ReadValue:
+    value = direction.read(capsule.pose)
+    return ReadValue(
+        name=direction.name,
+        value=value,
+        unit=direction.unit,
+        mean_error=direction.reading.mean_error,
+        percentile=direction.percentile(value),
+        low=direction.low,
+        high=direction.high,
+    )
+
+
+def tell(class_name: str, readings: Sequence[ReadValue], measures: Sequence[Measure]) -> str:
+    """Say in one sentence what is unusual about an image of a class.
+
+    Values that no measure names, such as a user's own, are told as they are.
+    """
+    known = {one.name: one for one in measures}
+    unusual = [one for one in readings if _is_told(one, named=one.name in known)]
+    unusual = sorted(unusual, key=lambda one: -abs(one.percentile - 50))[:_MOST_TOLD]
+    parts = [_phrase(one, known.get(one.name), class_name) for one in readings if one in unusual]
+    article = "an" if class_name[0].lower() in "aeiou8" else "a"
+    told = ", ".join(parts) or "ordinary for its class" if readings else ""
+    return f"{article} {class_name}" + f", {told}" * bool(told)
+
+
+def _is_told(one: ReadValue, *, named: bool) -> bool:
+    slanted = one.unit == "degrees" and abs(one.value) >= _SLANTED
+    if one.name in _PLACES:
+        return abs(one.value) >= _MOVED_PX
+    return abs(one.percentile - 50) >= 50 - _UNUSUAL or slanted or not named
+
+
+def _phrase(one: ReadValue, measure: Measure | None, class_name: str) -> str:
+    amount = f"{_round(one.value)} {one.unit}".rstrip()
+    if one.name == "slant":
+        side = "right" if one.value >= 0 else "left"
+        return f"slanted {abs(one.value):.0f} degrees to the {side}"
+    if one.name in _PLACES:
+        side = _PLACES[one.name][one.value < 0]
+        return f"{abs(one.value):.1f} px {side} the middle"
+    if measure is None:
+        return f"{one.name} {amount}"
+    more = one.percentile >= 50
+    word, than = measure.high if more else measure.low
+    share = one.percentile if more else 100 - one.percentile
+    others = _DIGITS[int(class_name)] if class_name in tuple("0123456789") else "its class"
+    return f"{word} ({amount}, {than} than {share:.0f} % of {others})"
+
+
+def _round(value: float) -> str:
+    """Two digits, or all before the point."""
+    digits = max(0, 1 - math.floor(math.log10(max(abs(value), 1e-3))))
+    return f"{value:.{min(digits, 2)}f}"
+
+
+VIEW = View(
+    name="describe",
+    query=DescribeQuery,
+    answer=DescribeAnswer,
+    compute=describe,
+    needs="decode",
+)

@@ -1,0 +1,189 @@
+"""Directions: what `perturb`, `sweep`, `decode` and `describe` make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model.bundle import Manifest
+from model.bundle.directions import Direction
+from model.errors import InvalidParameter, NotOffered
+from model.measures import measures_of
+from model.views import find_view
+from model.views.describe import ReadValue, tell
+from model.views.net import run
+from model.views.sweep import STEPS
+from tests.directions import make_direction
+from tests.views.numpy_net import MANIFEST, NumpyNet
+from tests.views.test_views import TOP, ask, prepared
+
+RIGHT = make_direction(0, "right", dim=1, dims=2, std=20)
+FITTED = replace(
+    MANIFEST,
+    directions=(
+        RIGHT,
+        make_direction(1, "down", dim=0, dims=2),
+        make_direction(0, "age", dims=2, dim=0),
+    ),
+)
+
+
+def fitted(manifest: Manifest = FITTED) -> NumpyNet:
+    return NumpyNet(manifest)
+
+
+def test_a_direction_moves_the_pose_by_its_unit() -> None:
+    """Twelve units of 0.01, in the dimension of the direction."""
+    answer = ask("perturb", TOP, net=fitted(), dim=None, direction="right", delta=12)
+    np.testing.assert_allclose([0, 0.12], answer.perturbed_pose - answer.pose, atol=1e-6)
+    assert ("right", None) == (answer.direction, answer.dim)
+    assert (42, 54) == pytest.approx((answer.value.read, answer.value.asked))
+    left, right = answer.perturbed_pose
+    centre = (right - left) / (left + right)
+    assert pytest.approx(centre - 0.5, abs=1e-6) == answer.value.measured
+    assert {"dim"}.isdisjoint(answer.dict())
+
+
+def test_what_no_drawing_shows_is_not_measured() -> None:
+    """A factor of the user's own is read and asked for."""
+    answer = ask("perturb", TOP, net=fitted(), dim=None, direction="age", delta=1)
+    assert answer.value.measured is None
+    assert answer.value.asked == pytest.approx(answer.value.read + 1)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "parameter"),
+    [
+        ({"direction": "slant", "delta": 1}, "direction"),
+        ({"direction": "down", "delta": 1}, "direction"),
+        ({"direction": "right", "delta": 121}, "delta"),
+        ({"dim": 1, "delta": 1.5}, "delta"),
+    ],
+)
+def test_what_a_pose_cannot_do_is_refused(parameters: dict[str, Any], parameter: str) -> None:
+    """An unknown direction, one of another class, and moves out of all proportion."""
+    with pytest.raises(InvalidParameter) as error:
+        ask_plain("perturb", fitted(), **parameters)
+    assert parameter == error.value.parameter
+
+
+@pytest.mark.parametrize("parameters", [{"delta": 1}, {"delta": 1, "dim": 0, "direction": "right"}])
+def test_a_move_is_along_one_thing(parameters: dict[str, Any]) -> None:
+    """A dimension or a direction, never neither and never both."""
+    with pytest.raises(ValueError, match="dim"):
+        find_view("perturb").query.model_validate(parameters)
+
+
+def test_a_sweep_shows_directions_where_there_are_any() -> None:
+    """Columns are standard deviations; parameters of dimensions give the paper's figure."""
+    view, net = find_view("sweep"), fitted()
+    answer = ask_plain("sweep", net)
+    assert ("direction", []) == (answer.by, answer.dims)
+    assert ["right", "age"] == [one.name for one in answer.directions]
+    assert list(STEPS) == answer.deltas
+    assert [11, 11] == list(map(len, answer.images))
+    assert answer.pose[1] + 0.4 == pytest.approx(float(answer.images[0][-1][0, 0, -1]))
+    assert "dimension" == ask_plain("sweep", net, by="dimension").by
+    assert ([1], []) == (
+        ask_plain("sweep", net, dims=[1]).dims,
+        ask_plain("sweep", net, step=0.1).directions,
+    )
+    assert view.draw is not None
+    assert view.draw(answer, view.query()).startswith(b"\x89PNG")
+
+
+def ask_plain(name: str, net: NumpyNet, **parameters: Any) -> Any:
+    """The answer, without the parameters that other tests give."""
+    view = find_view(name)
+    query = view.query.model_validate(parameters)
+    query.check(net.manifest)
+    return run(view.ask(net, query, prepared(TOP)))
+
+
+@pytest.mark.parametrize("parameters", [{"dims": [1]}, {"target": 1}])
+def test_a_sweep_by_directions_needs_some(parameters: dict[str, Any]) -> None:
+    """Of the class that is asked about, and without parameters of dimensions."""
+    with pytest.raises(InvalidParameter) as error:
+        ask_plain(
+            "sweep", fitted(replace(FITTED, directions=(RIGHT,))), by="direction", **parameters
+        )
+    assert "by" == error.value.parameter
+
+
+def test_decoded_poses_are_measured() -> None:
+    """One value for each image, by direction, less the excess of drawings."""
+    answer = ask("decode", net=fitted(), pose=None, poses=[[0.5, 0.5], [0.2, 0.6]], label=0)
+    assert ["right"] == list(answer.measured)
+    assert [-0.5, 0] == pytest.approx(answer.measured["right"].tolist(), abs=1e-6)
+
+
+def test_an_image_is_described_in_words() -> None:
+    """Readings of the class, with their errors and ranks, and a sentence."""
+    answer = ask("describe", TOP, net=fitted())
+    assert ["right", "age"] == [one.name for one in answer.readings]
+    first = answer.readings[0]
+    assert (42, "px", 1.5, 95) == (
+        round(first.value),
+        first.unit,
+        first.mean_error,
+        first.percentile,
+    )
+    assert "a top, 42.0 px right of the middle, age 82 px" == answer.sentence
+    assert "second" not in answer.dict()
+
+
+def test_both_digits_of_a_pair_are_described() -> None:
+    """The most present one first; with a target that one alone."""
+    pairs = fitted(replace(FITTED, preprocess="pair", mask_threshold=0.1))
+    answer = ask("describe", TOP, net=pairs)
+    assert ("top", "bottom") == (answer.class_name, answer.second.class_name)
+    assert answer.second.sentence in answer.sentence
+    assert ask("describe", TOP, net=pairs, target=1).second is None
+
+
+def test_a_network_without_readings_describes_nothing() -> None:
+    """It says how to get some."""
+    with pytest.raises(NotOffered, match="training analyse"):
+        find_view("describe").query().check(MANIFEST)
+
+
+def reading(name: str, value: float, percentile: float, unit: str = "px") -> ReadValue:
+    return ReadValue(
+        name=name, value=value, unit=unit, mean_error=0, percentile=percentile, low=0, high=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("readings", "sentence"),
+    [
+        (
+            [reading("thickness", 1.94, 20), reading("slant", 12.3, 70, "degrees")],
+            "a 5, thin (1.9 px, thinner than 80 % of fives), slanted 12 degrees to the right",
+        ),
+        ([reading("slant", -9, 50, "degrees")], "a 5, slanted 9 degrees to the left"),
+        ([reading("height", 20.4, 95)], "a 5, tall (20 px, taller than 95 % of fives)"),
+        ([reading("height", 18, 50), reading("down", 0.3, 95)], "a 5, ordinary for its class"),
+        ([reading("down", -1.5, 30)], "a 5, 1.5 px above the middle"),
+        ([], "a 5"),
+    ],
+)
+def test_the_sentence_tells_what_is_unusual(readings: Sequence[ReadValue], sentence: str) -> None:
+    """Extremes of the class and clear slants, in words that are read once."""
+    assert sentence == tell("5", readings, measures_of(MANIFEST))
+
+
+def test_articles_fit_the_class() -> None:
+    """An 8 and an airplane."""
+    assert ["an 8", "an airplane", "a ship"] == [tell(x, [], ()) for x in ("8", "airplane", "ship")]
+
+
+def test_a_refused_direction_can_still_be_read() -> None:
+    """The pose says how tall a digit is, even where it cannot be made taller alone."""
+    refused: Direction = make_direction(0, "right", dim=1, dims=2, got=0.5)
+    net = fitted(replace(MANIFEST, directions=(refused,)))
+    assert ["right"] == [one.name for one in ask("describe", TOP, net=net).readings]
+    assert [] == ask_plain("sweep", net).directions

@@ -1,0 +1,304 @@
+"""Fit directions of a pose that change one measure of the drawing and leave the others alone.
+
+Small changes of the poses of a class are drawn from their covariance C, decoded and measured. J is
+the linear map from changes of a pose to changes of F measures, by least squares. The smallest move,
+in the metric of C, that changes one measure by one unit and no other is a column of
+
+    G = C J' (J C J' + e)^-1.
+
+A linear regression reads the measures of an image from its pose. All figures are measured on images
+that had no part in the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.bundle.directions import RANKS, Direction, Quality, Reading
+from model.measures import Doubles, Measure, measure, measures_of
+from model.preprocess import Floats, scale
+from model.runtime import Runtime
+from training.data.datasets import Examples
+from training.data.pairs import fixed_pairs
+
+FITTED, SCORED = 300, 100
+"""The most images of a class that a fit takes, and of others that score it."""
+LEAST = 45
+"""The fewest images of a class that are fitted. A third of them scores the fit."""
+_LEAST_SCORED = 50
+"""Fewer held-out images of a class join the others, and a third of all is scored."""
+PRINCIPAL = 4
+"""The number of principal directions, and the fewest measures that do without them."""
+_CHANGES, _STEP = 500, 0.35
+"""The number of changes of a pose, and their size in standard deviations."""
+_SMALL, _RIDGE = 1e-3, 1e-6
+_SEED = 66
+_DIGITS = 5
+_BATCH = 256
+Measured = Callable[[Doubles], Doubles]
+"""Measures the drawings of poses (N, D), as (N, F)."""
+
+
+class Shown(NamedTuple):
+    """Images with the objects that they show: one, or the two digits of a pair."""
+
+    images: NDArray[np.uint8]
+    """(N, C, H, W)."""
+    labels: NDArray[np.int64]
+    """(N, L) of the objects."""
+    values: Doubles
+    """(N, L, F): what is known of the objects, such as the measures of each one alone."""
+
+    def none(self) -> Shown:
+        """No images of the same kind."""
+        return Shown(*(array[:0] for array in self))
+
+
+class Posed(NamedTuple):
+    """Poses of one class, with what is known of their images."""
+
+    poses: Doubles
+    """(N, D)."""
+    values: Doubles
+    """(N, F)."""
+
+
+def show_alone(
+    runtime: Runtime, examples: Examples, count: int, values: Doubles | None = None
+) -> Shown:
+    """Up to `count` random images of each class, with values (N, F), by default their measures."""
+    order = np.random.default_rng(_SEED).permutation(len(examples.labels))
+    labels = examples.labels[order]
+    rows = np.concatenate([order[labels == label][:count] for label in np.unique(labels)])
+    images = examples.images[rows]
+    known = measure(runtime.bundle.manifest, scale(images)) if values is None else values[rows]
+    return Shown(images, examples.labels[rows][:, None], known[:, None])
+
+
+def show_pairs(runtime: Runtime, digits: Examples, count: int, *, shift_px: int) -> Shown:
+    """Pairs of digits, about `count` with each class, and the measures of each digit alone."""
+    manifest = runtime.bundle.manifest
+    pairs = fixed_pairs(
+        digits,
+        count * manifest.num_classes // 2,
+        size=manifest.height,
+        shift_px=shift_px,
+        seed=_SEED,
+    )
+    alone = pairs.object_images.reshape(-1, *manifest.image_shape)
+    values = measure(manifest, scale(alone))
+    return Shown(pairs.images, pairs.labels, values.reshape(*pairs.labels.shape, -1))
+
+
+def fit_directions(runtime: Runtime, learnt: Shown, held_out: Shown) -> Iterator[Direction]:
+    """Fit the directions of every class of which there are at least LEAST images.
+
+    Photographs, and classes with fewer than PRINCIPAL good directions, get principal ones too.
+
+    Args:
+        runtime: of a network with a decoder.
+        learnt: what is fitted.
+        held_out: what is scored.
+    """
+    manifest = runtime.bundle.manifest
+    for label in range(manifest.num_classes):
+        parts = split_class(runtime, learnt, held_out, label)
+        if parts is None:
+            continue
+
+        def drawn(poses: Doubles, label: int = label) -> Doubles:
+            return measure(manifest, decode(runtime, poses, label))
+
+        found = list(fit_class(*parts, drawn, measures=measures_of(manifest), label=label))
+        yield from found
+        if manifest.preprocess == "crop" or sum(one.offered for one in found) < PRINCIPAL:
+            yield from fit_principal(runtime, *parts, label=label)
+
+
+def split_class(
+    runtime: Runtime, learnt: Shown, held_out: Shown, label: int
+) -> tuple[Posed, Posed] | None:
+    """The poses of a class that are fitted, and those that are scored; None if there are few."""
+    fitted, scored = (
+        _of_class(runtime, learnt, label, FITTED),
+        _of_class(runtime, held_out, label, SCORED),
+    )
+    if len(scored.poses) < _LEAST_SCORED:
+        pooled = Posed(*(np.concatenate(pair) for pair in zip(fitted, scored, strict=True)))
+        order = np.random.default_rng(label).permutation(len(pooled.poses))
+        cut = len(order) - len(order) // 3
+        fitted, scored = (
+            Posed(*(values[rows] for values in pooled)) for rows in (order[:cut], order[cut:])
+        )
+    return None if len(fitted.poses) + len(scored.poses) < LEAST else (fitted, scored)
+
+
+def fit_class(
+    fitted: Posed, scored: Posed, drawn: Measured, *, measures: Sequence[Measure], label: int
+) -> Iterator[Direction]:
+    """Fit a direction for each measure of one class.
+
+    Args:
+        fitted: what is fitted.
+        scored: what is scored.
+        drawn: measures drawings.
+        measures: the names of the F values.
+    """
+    std = drawn(fitted.poses).std(axis=0)
+    weights, intercepts = fit_readings(fitted)
+    covariance = _covariance(fitted.poses)
+    slopes = _fit_slopes(fitted.poses, covariance, drawn) / (std + _SMALL)[:, None]  # (F, D)
+    spread = slopes @ covariance @ slopes.T + _SMALL * np.eye(len(std))
+    moves = (covariance @ slopes.T @ np.linalg.inv(spread)).T  # (F, D), by one standard deviation
+    read = scored.poses @ weights + intercepts
+    offsets = (drawn(scored.poses) - read).mean(axis=0)
+    quantiles = np.quantile(
+        np.concatenate([fitted.poses, scored.poses]) @ weights + intercepts, RANKS, axis=0
+    )
+    errors = scored.values - read
+    variances = scored.values.var(axis=0) + _RIDGE**2
+    for index, (name, unit, *_) in enumerate(measures):
+        if std[index] <= _RIDGE:
+            continue
+        yield Direction(
+            label=label,
+            name=name,
+            unit=unit,
+            vector=_rounded(moves[index] / std[index]),
+            std=_round(std[index]),
+            quantiles=_rounded(np.maximum.accumulate(quantiles[:, index])),
+            quality=score_move(
+                scored.poses, moves[index], lambda poses: drawn(poses) / (std + _RIDGE), index
+            ),
+            reading=Reading(
+                intercept=_round(intercepts[index]),
+                weights=_rounded(weights[:, index]),
+                r2=_round(1 - np.square(errors[:, index]).mean() / variances[index]),
+                mean_error=_round(np.abs(errors[:, index]).mean()),
+            ),
+            offset=_round(offsets[index]),
+        )
+
+
+def fit_principal(
+    runtime: Runtime, fitted: Posed, scored: Posed, *, label: int
+) -> Iterator[Direction]:
+    """The moves of a pose, of one standard deviation, that change the drawing most."""
+
+    def pixels(poses: Doubles) -> Doubles:
+        return decode(runtime, poses, label).reshape(len(poses), -1).astype(np.float64)
+
+    covariance, mean = _covariance(fitted.poses), fitted.poses.mean(axis=0)
+    root = np.linalg.cholesky(covariance)
+    images, sizes, turns = np.linalg.svd(
+        _fit_slopes(fitted.poses, covariance, pixels) @ root, full_matrices=False
+    )
+    images, shares = (
+        images[:, :PRINCIPAL] / (sizes[:PRINCIPAL] + _RIDGE),
+        np.square(sizes) / (np.square(sizes).sum() + _RIDGE),
+    )
+    moves = (root @ turns.T).T  # (D, D)
+    weights = np.linalg.solve(root, np.eye(len(root))).T @ turns.T  # its columns read the moves
+    for index in range(min(PRINCIPAL, len(moves))):
+        along = (fitted.poses - mean) @ weights[:, index]
+        yield Direction(
+            label=label,
+            name=f"change-{index + 1}",
+            unit="sd",
+            vector=_rounded(moves[index]),
+            std=1,
+            quantiles=_rounded(np.quantile(along, RANKS)),
+            quality=score_move(
+                scored.poses, moves[index], lambda poses: pixels(poses) @ images, index
+            ),
+            reading=Reading(
+                intercept=_round(-mean @ weights[:, index]),
+                weights=_rounded(weights[:, index]),
+                r2=1,
+                mean_error=0,
+            ),
+            share=_round(shares[index]),
+        )
+
+
+def score_move(poses: Doubles, move: Doubles, drawn: Measured, index: int) -> Quality:
+    """Score a move of poses (N, D) that should change one measure by one, and no other.
+
+    Args:
+        drawn: measures drawings, each measure in its standard deviation.
+        index: of the measure.
+    """
+    slopes = (drawn(poses + move) - drawn(poses - move)) / 2
+    own, others = slopes[:, index], np.delete(slopes.mean(axis=0), index)
+    return Quality(
+        got=_round(own.mean()),
+        spread=_round(own.std()),
+        same_way=_round((own > 0).mean()),
+        largest_other=_round(np.abs(others).max(initial=0)),
+    )
+
+
+def fit_readings(fitted: Posed) -> tuple[Doubles, Doubles]:
+    """The weights (D, F) and intercepts (F,) that read values from poses, by ridge regression."""
+    mean, level = fitted.poses.mean(axis=0), fitted.values.mean(axis=0)
+    centred = fitted.poses - mean
+    ridge = _SMALL * np.square(centred).sum() / centred.shape[1]
+    normal = centred.T @ centred + ridge * np.eye(centred.shape[1])
+    weights = np.linalg.solve(normal, centred.T @ (fitted.values - level))
+    return weights, level - mean @ weights
+
+
+def decode(runtime: Runtime, poses: Doubles, label: int) -> Floats:
+    """Decode poses (N, D) of a class in batches, to (N, C, H, W)."""
+    batches = (poses[start : start + _BATCH] for start in range(0, len(poses), _BATCH))
+    return np.concatenate(
+        [
+            runtime.decode(batch.astype(np.float32), np.full(len(batch), label, np.int64))
+            for batch in batches
+        ]
+    )
+
+
+def encode_class(runtime: Runtime, images: Floats, label: int) -> Doubles:
+    """Encode images (N, C, H, W) in batches; return the poses (N, D) of a class."""
+    batches = (images[start : start + _BATCH] for start in range(0, len(images), _BATCH))
+    poses = [runtime.encode(batch).poses[:, label] for batch in batches]
+    return np.concatenate(poses).astype(np.float64)
+
+
+def _of_class(runtime: Runtime, shown: Shown, label: int, count: int) -> Posed:
+    rows, objects = np.nonzero(shown.labels == label)
+    rows, objects = rows[:count], objects[:count]
+    values = shown.values[rows, objects]
+    if not len(rows):
+        return Posed(np.empty((0, runtime.bundle.manifest.class_dim)), values)
+    return Posed(encode_class(runtime, scale(shown.images[rows]), label), values)
+
+
+def _covariance(poses: Doubles) -> Doubles:
+    covariance = np.atleast_2d(np.cov(poses, rowvar=False))
+    return np.asarray(
+        covariance
+        + _RIDGE * (np.trace(covariance) / len(covariance) + _RIDGE) * np.eye(len(covariance))
+    )
+
+
+def _fit_slopes(poses: Doubles, covariance: Doubles, drawn: Measured) -> Doubles:
+    """The linear map (F, D) from small changes of poses (N, D) to changes of what is measured."""
+    rng = np.random.default_rng(0)
+    bases = poses[np.arange(_CHANGES) % len(poses)]
+    changes = _STEP * rng.standard_normal(bases.shape) @ np.linalg.cholesky(covariance).T
+    effects = drawn(bases + changes) - drawn(bases - changes)
+    return np.linalg.lstsq(2 * changes, effects, rcond=None)[0].T
+
+
+def _round(value: float | np.floating) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _rounded(values: NDArray[np.floating]) -> tuple[float, ...]:
+    return tuple(map(_round, values))
