@@ -1237,8 +1237,8 @@ class Methods(ViewMethods):
                 these, answered by a list in the same order.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and a set of labels that holds the true one with
-                this coverage, such as 0.95.
+            coverage: adds the probability, and a set of labels that holds the true one with this
+                coverage, such as 0.95.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
@@ -1271,8 +1271,8 @@ class Methods(ViewMethods):
             images: any number, each as for `classify`.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and a set of labels that holds the true one with
-                this coverage, such as 0.95.
+            coverage: adds the probability, and a set of labels that holds the true one with this
+                coverage, such as 0.95.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;

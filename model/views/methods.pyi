@@ -54,8 +54,8 @@ class ViewMethods:
                 these, answered by a list in the same order.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and a set of labels that holds the true one with
-                this coverage, such as 0.95.
+            coverage: adds the probability, and a set of labels that holds the true one with this
+                coverage, such as 0.95.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
                 `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
@@ -84,8 +84,8 @@ class ViewMethods:
                 these, answered by a list in the same order.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and a set of labels that holds the true one with
-                this coverage, such as 0.95.
+            coverage: adds the probability, and a set of labels that holds the true one with this
+                coverage, such as 0.95.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
                 `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
