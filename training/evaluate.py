@@ -19,7 +19,6 @@ from model.outputs import Encoding
 from model.preprocess import Floats
 from model.runtime import Runtime
 from model.views.presence import most_present
-from training.analysis.confidence import Answered, fit_confidence, input_of
 from training.answers import (
     Recall,
     WrongAnswers,
@@ -30,6 +29,7 @@ from training.answers import (
     recalls,
 )
 from training.card import CONFIDENCE, EXPLAINED, ROC, WRONG, write_card
+from training.confidence import Answered, fit_confidence, input_of
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import TEST_PAIRS
 from training.data.source import DatasetError

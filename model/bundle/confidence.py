@@ -1,6 +1,6 @@
 """The calibration of a bundle: from the presence of classes to a probability and a set of labels.
 
-`training.analysis.confidence` fits it; `/classify?coverage=` uses it. Axes: N images, K classes.
+`training.confidence` fits it; `/classify?coverage=` uses it. Axes: N images, K classes.
 
 With z the presence (or its logarithm, where presence is a probability already), the scores of
 classes are p = softmax(T z) (Guo et al. 2017, "On Calibration of Modern Neural Networks", section

@@ -27,12 +27,6 @@ from model.capsnet.weights import load
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training import novelty
-from training.analysis.confidence import (
-    Answered,
-    cross_validate,
-    fit_confidence,
-    input_of,
-)
 from training.analysis.directions import (
     FITTED,
     SCORED,
@@ -45,6 +39,12 @@ from training.analysis.health import measure_health
 from training.analysis.neighbours import choose_images, collect
 from training.answers import Labelled, encode
 from training.card import CONFIDENCE, EXPLAINED, HEALTH, ROC, ROUTING, SWEEP, write_card
+from training.confidence import (
+    Answered,
+    cross_validate,
+    fit_confidence,
+    input_of,
+)
 from training.data.datasets import DATASETS, Examples, factors_of
 from training.data.pairs import VALIDATION_SEED, fixed_pairs, validation_pairs
 from training.eight_bits import CALIBRATION_IMAGES, quantise

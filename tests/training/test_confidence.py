@@ -13,7 +13,8 @@ from model.bundle.confidence import COVERAGES, Confidence
 from model.preprocess import Floats
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
 from training.analysis.bundle import analyse_confidence
-from training.analysis.confidence import (
+from training.card import write_card
+from training.confidence import (
     MIN_OBJECTS,
     Answered,
     Labels,
@@ -21,7 +22,6 @@ from training.analysis.confidence import (
     find_thresholds,
     fit_confidence,
 )
-from training.card import write_card
 from training.data.datasets import Examples
 from training.evaluate import evaluate, validation_examples
 from training.provenance import reads_of
