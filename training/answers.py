@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -70,9 +70,16 @@ def encode(runtime: Runtime, images: NDArray[np.uint8] | Floats) -> Encoding[Flo
     parts = []
     for start in range(0, len(images), BATCH):
         batch = images[start : start + BATCH]
-        parts.append(runtime.encode(scale(batch) if batch.dtype == np.uint8 else batch))
+        parts.append(runtime.encode(as_floats(batch)))
     presence, poses = map(np.concatenate, zip(*parts, strict=True))
     return Encoding(presence, poses)
+
+
+def as_floats(images: NDArray[np.uint8] | Floats) -> Floats:
+    """Images as floats in [0, 1]: pixels are scaled, floats are left as they are."""
+    if images.dtype == np.uint8:
+        return scale(cast("NDArray[np.uint8]", images))
+    return cast("Floats", images)
 
 
 @contextmanager

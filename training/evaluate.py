@@ -37,7 +37,7 @@ from training.explained import Splits, measure_explained
 from training.figures import draw_confidence, draw_roc, draw_wrong
 from training.kinds import draw_changed, draw_others
 from training.manifest import update_manifest
-from training.novelty import compare_kinds, find_threshold, score_novelty
+from training.novelty import RocCurve, compare_kinds, find_threshold, score_novelty
 from training.pair_scores import score_pairs
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
 from training.random_sample import objects_of, split_rows, take
@@ -313,7 +313,8 @@ def calibrate(runtime: Runtime, answers: Answers, data_dir: Path) -> Calibration
     tested = Answered(answers.presence, labels, objects_of(manifest.dataset, len(labels)))
     outside, confidence, rule = np.arange(len(labels)), manifest.confidence, manifest.novelty
     images, protocol = answers.examples.images, ""
-    ranks = rule and score_novelty(runtime, images, rule, Encoding(answers.presence, answers.poses))
+    encoding = Encoding(answers.presence, answers.poses)
+    ranks = score_novelty(runtime, images, rule, encoding) if rule else None
     if not unseen_by(runs_of(manifest.training)):
         fitted, outside = split_rows(labels, seed=_SEED, objects=tested.objects)
         described = f"{len(fitted):,} test images, drawn at random"
@@ -332,7 +333,7 @@ def calibrate(runtime: Runtime, answers: Answers, data_dir: Path) -> Calibration
         for kind, (pictures, shown) in {**changed, **others}.items():
             presence = encode(runtime, pictures).presence
             measures[kind] = measure_images(confidence, presence, shown)
-    curves = {}
+    curves: dict[str, RocCurve] = {}
     if rule and ranks is not None:
         rule = replace(rule, test_novel_percent=_percent(ranks[outside] < rule.threshold))
         rule, curves = compare_kinds(runtime, rule, others, ranks[outside], counted)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,10 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from model.bundle.novelty import NoveltyRule, PoseGaussians
 from model.outputs import Encoding
-from model.preprocess import Floats, scale
+from model.preprocess import Floats
 from model.runtime import Runtime
 from model.views.novelty import Features, flatten_poses, measure_features, rank, tabulate
-from training.answers import BATCH, encode
+from training.answers import BATCH, as_floats, encode
 from training.kinds import Kind
 
 Ranks = NDArray[np.float64]
@@ -103,13 +103,14 @@ def find_features(
     parts = []
     for start in range(0, len(images), BATCH):
         presence, poses = (array[start : start + BATCH] for array in encoding)
-        seen = images[start : start + BATCH]
-        seen = scale(seen) if seen.dtype == np.uint8 else seen
+        seen = as_floats(images[start : start + BATCH])
         labels = presence.argmax(axis=1)
         decoded = runtime.decode(poses[np.arange(len(labels)), labels], labels)
         parts.append(measure_features(presence, poses, seen, decoded, gaussians))
-    columns = zip(*parts, strict=True)
-    return Features(*(None if part[0] is None else np.concatenate(part) for part in columns))
+    columns: list[Any] = [
+        None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True)
+    ]
+    return Features(*columns)
 
 
 def score_novelty(
@@ -150,7 +151,11 @@ def compare_kinds(
     for kind, (images, _) in others.items():
         ranks = score_novelty(runtime, images, rule)
         known_percent = round(100 * float(np.mean(ranks >= rule.threshold)), 2)
-        score = {"kind": kind, "images": len(ranks), "known_percent": known_percent}
+        score: dict[str, float | int | str] = {
+            "kind": kind,
+            "images": len(ranks),
+            "known_percent": known_percent,
+        }
         if typical is not None:
             is_typical = np.arange(len(ranks) + len(typical)) >= len(ranks)
             both = np.concatenate((ranks, typical))

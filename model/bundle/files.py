@@ -114,7 +114,7 @@ def digest(file: Path, bundle: Path) -> str:
     """
     try:
         with open_file(file) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
     except OSError as error:
         raise BundleError(f"{bundle}: {file.name} cannot be read: {error.strerror}") from error
 

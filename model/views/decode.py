@@ -116,7 +116,10 @@ async def decode(net: Net, query: DecodeQuery) -> DecodeAnswer:
     """Decode one pose of a class, or up to 256, into images."""
     images = await net.decode(np.array(query.all_poses, np.float32), query.label)
     offered = net.manifest.offered_directions(query.label)
-    measured = measure_drawings(net.manifest, offered, images)
+    measured = {
+        name: values.astype(np.float32)
+        for name, values in measure_drawings(net.manifest, offered, images).items()
+    }
     return DecodeAnswer(
         **answer_fields(net.manifest),
         label=query.label,

@@ -23,13 +23,13 @@ Outcome = Prediction | FailedPrediction
 
 def waits(capsnet: CapsNet, path: Path) -> None:
     """Methods return answers; a drawing is a picture."""
-    assert_type(capsnet.perturb(path, 3, delta=0.1, fit="crop"), PerturbAnswer)
+    assert_type(capsnet.perturb(path, 0.1, dim=3, fit="crop"), PerturbAnswer)
     assert_type(capsnet.decode([0.1] * 16, label=4), DecodeAnswer)
     assert_type(capsnet.models(), ModelsAnswer)
     assert_type(capsnet.model("mnist"), dict[str, Any])
     assert_type(capsnet.sample(7), Image.Image)
-    assert_type(capsnet.draw().perturb(path, 3, 0.1), Image.Image)
-    assert_type(capsnet.perturb(path, 3, 0.1).perturbed, Image.Image)
+    assert_type(capsnet.draw().perturb(path, 0.1, dim=3), Image.Image)
+    assert_type(capsnet.perturb(path, 0.1, direction="slant").perturbed, Image.Image)
 
 
 async def is_awaited(capsnet: AsyncCapsNet, path: Path) -> None:
@@ -53,8 +53,8 @@ async def takes_one_image_or_several(
 
 def refuses(capsnet: CapsNet, path: Path) -> None:
     """A wrong call; the checker also refuses a comment that ignores nothing."""
-    capsnet.perturb(path, 3)  # type: ignore[call-arg]  # delta is required
-    capsnet.perturb(path, "3", 0.1)  # type: ignore[arg-type]
-    capsnet.perturb(path, 3, 0.1, colour="red")  # type: ignore[call-arg]
+    capsnet.perturb(path, dim=3)  # type: ignore[call-arg]  # delta is required
+    capsnet.perturb(path, "3")  # type: ignore[arg-type]
+    capsnet.perturb(path, 0.1, colour="red")  # type: ignore[call-arg]
     capsnet.classify(path, novelty="yes")  # type: ignore[call-overload]
     capsnet.draw().classify(path)  # type: ignore[attr-defined]  # no picture

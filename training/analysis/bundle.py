@@ -134,9 +134,11 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
     if not bundle.manifest.class_dim:
         raise BundleError(f"{bundle.path}: the network has no poses to analyse")
     if len(examples.labels) > 1:
-        halves = (take(examples, rows) for rows in split_rows(examples.labels, seed=0))
         runtime = Runtime(bundle)
-        fitted, scored = (show_alone(runtime, half, FITTED) for half in halves)
+        fitted, scored = (
+            show_alone(runtime, take(examples, rows), FITTED)
+            for rows in split_rows(examples.labels, seed=0)
+        )
         bundle = _record_directions(bundle, fit_directions(runtime, fitted, scored))
     if len(examples.labels) >= novelty.MIN_IMAGES:
         described = f"{len(examples.labels):,} images of the {source}"
@@ -313,8 +315,9 @@ def analyse_directions(bundle: Bundle, examples: Examples, learnt: Examples) -> 
         columns, values = known_factors(known)
         cut = len(learnt.labels)
         parts = (learnt, FITTED, values[:cut]), (examples, SCORED, values[cut:])
-        factored = [show_alone(runtime, *part) for part in parts]
-        found += [one for fit in fit_factors(runtime, *factored, columns) for one in fit.found]
+        fitted, scored = (show_alone(runtime, *part) for part in parts)
+        fits = fit_factors(runtime, fitted, scored, columns)
+        found += [one for fit in fits for one in fit.found]
     bundle = _record_directions(bundle, found)
     images = _centre(examples, bundle)
     offered = Counter(one.label for one in bundle.manifest.directions if one.offered)

@@ -55,7 +55,7 @@ class Shown(NamedTuple):
 
     def none(self) -> Shown:
         """No images of the same kind."""
-        return Shown(*(array[:0] for array in self))
+        return Shown(self.images[:0], self.labels[:0], self.values[:0])
 
 
 class Posed(NamedTuple):
@@ -293,7 +293,7 @@ def _fit_slopes(poses: Doubles, covariance: Doubles, drawn: Measured) -> Doubles
     bases = poses[np.arange(_CHANGES) % len(poses)]
     changes = _STEP * rng.standard_normal(bases.shape) @ np.linalg.cholesky(covariance).T
     effects = drawn(bases + changes) - drawn(bases - changes)
-    return np.linalg.lstsq(2 * changes, effects, rcond=None)[0].T
+    return np.asarray(np.linalg.lstsq(2 * changes, effects, rcond=None)[0].T)
 
 
 def _round(value: float | np.floating) -> float:

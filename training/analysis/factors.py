@@ -72,19 +72,20 @@ def fit_factors(
         weights, intercepts = fit_readings(parts[0])
         errors = parts[1].values - parts[1].poses @ weights - intercepts
         r2 = 1 - np.square(errors).mean(axis=0) / (parts[1].values.var(axis=0) + 1e-12)
-        related = np.flatnonzero(r2 >= READABLE)
-        for index in np.flatnonzero(r2 < READABLE):
+        related = np.flatnonzero(r2 >= READABLE).tolist()
+        for index in np.flatnonzero(r2 < READABLE).tolist():
             yield FactorFit(
                 f"{name}, {columns[index].name}: no relation to the pose was found "
                 f"(R² {r2[index]:.2f} on {len(errors)} held-out pictures)",
                 (),
             )
-        if not related.size:
+        if not related:
             continue
-        few = [part._replace(values=part.values[:, related]) for part in parts]
+        fit, score = (part._replace(values=part.values[:, related]) for part in parts)
 
         read = partial(_read_again, runtime, label, weights[:, related], intercepts[related])
-        for one in fit_class(*few, read, measures=[columns[row] for row in related], label=label):
+        measures = [columns[row] for row in related]
+        for one in fit_class(fit, score, read, measures=measures, label=label):
             yield FactorFit(_describe(name, one, len(errors)), (one,))
 
 

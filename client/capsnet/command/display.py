@@ -227,7 +227,8 @@ def _show_perturb(answer: PerturbAnswer, _draw: object) -> None:
 def _show_describe(answer: DescribeAnswer, _draw: object) -> None:
     """The sentence, and a table of the readings."""
     console.print(answer.sentence)
-    for one in (answer, *([answer.second] if answer.second else [])):
+    described: list[Any] = [answer, *([answer.second] if answer.second else [])]
+    for one in described:
         table = Table(title=f"{one.class_name}, length {one.length:.3f}", title_justify="left")
         for name in ("reading", "value", "mean error", "% of the class below"):
             table.add_column(name, justify="right")
