@@ -220,17 +220,6 @@ def test_classes_do_not_pay_for_having_more_children() -> None:
     assert costs[0].item() == pytest.approx(costs[1].item(), rel=1e-3)
 
 
-def test_iterations_change_the_answer(network: MatrixCapsNet) -> None:
-    """One, two and three, with the same weights."""
-    images, answers = noise(network.config), []
-    for iterations in (1, 2, 3):
-        changed = MatrixCapsNet(replace(network.config, routing_iterations=iterations)).eval()
-        changed.load_state_dict(network.state_dict())
-        answers.append(changed(images).presence)
-    assert (answers[0] - answers[1]).abs().max() > 1e-4
-    assert (answers[1] - answers[2]).abs().max() > 1e-4
-
-
 def test_what_went_from_type_to_type_is_a_share(network: MatrixCapsNet) -> None:
     """Of each input type, over the output types, in every iteration of every layer."""
     for layer in network.trace(noise(network.config)).hidden.values():

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
 
 from model.capsnet.routing import kmeans
 from model.capsnet.shared import SharedCapsNet, SharedConfig
-from tests.model.capsnet.networks import SMALL, count_encoder, lively, noise
+from tests.model.capsnet.networks import count_encoder, lively, noise
 
 
 @pytest.fixture
@@ -49,26 +47,6 @@ def test_two_digits_side_by_side(network: SharedCapsNet, iterations: int) -> Non
     torch.testing.assert_close(poses, expected, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(presence, expected.norm(dim=-1), atol=4e-4, rtol=0)
     assert (2, iterations, 4, 8 * 22) == network.trace(images).classes.couplings.shape
-
-
-def test_iterations_change_the_answer(network: SharedCapsNet) -> None:
-    """The same weights, one, two and three iterations: three answers."""
-    images, answers = torch.zeros(2, 1, 28, 28), []
-    images[0, :, 4:12, 4:20] = torch.rand(8, 16)  # cells that differ from each other
-    images[1, :, 12:26, 14:18] = 1
-    for iterations in (1, 2, 3):
-        network.routing.iterations = iterations
-        answers.append(network(images).presence)
-    assert (answers[0] - answers[1]).abs().max() > 1e-4
-    assert (answers[1] - answers[2]).abs().max() > 1e-4
-
-
-def test_iterations_need_no_weights() -> None:
-    """A network trained with three iterations can be asked with one."""
-    one, three = (
-        lively(replace(SMALL["shared"], routing_iterations=iterations)) for iterations in (1, 3)
-    )
-    one.load_state_dict(three.state_dict())
 
 
 def test_a_capsule_is_a_cell(network: SharedCapsNet) -> None:

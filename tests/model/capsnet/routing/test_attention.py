@@ -71,24 +71,6 @@ def test_routing_is_the_formula_s(votes: Tensor, prior: Tensor) -> None:
     np.testing.assert_allclose(route(votes, prior).numpy(), expected, atol=1e-6)
 
 
-def test_b_may_subtract_a_vote() -> None:
-    """Coupled by its share alone it makes the pose, at minus that the opposite one."""
-    votes = torch.zeros(1, K, 1, D)
-    votes[0, :, 0, 0] = 1
-    shares = torch.full((K, 1), 1 / K)  # of equal logits
-    added = route(votes, torch.zeros(K, 1))
-    torch.testing.assert_close(route(votes, -2 * shares), -added)
-
-
-def test_a_vote_that_agrees_is_heard_more() -> None:
-    """Eight equal votes for a class have larger couplings with it than one that opposes them."""
-    votes = torch.zeros(1, K, I, D)
-    votes[0, 2] = 1
-    votes[0, 2, 0] = -1
-    couplings = attend(votes).softmax(dim=1)[0, 2]
-    assert couplings[0] < 1 / K < couplings[1]
-
-
 def test_the_trace_is_the_routing(votes: Tensor, prior: Tensor) -> None:
     """One iteration; what is known of the inputs is passed on."""
     presence = torch.rand(N, I)

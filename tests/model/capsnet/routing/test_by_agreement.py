@@ -75,91 +75,12 @@ def test_routing_is_procedure_1(
     np.testing.assert_allclose(poses.numpy(), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("iterations", [1, 2, 3])
-def test_a_trace_ends_with_the_routed_poses(
-    votes: Tensor, bias: Tensor, iterations: int, *, with_bias: bool
-) -> None:
-    """What people look at is what the network answers."""
-    added = bias if with_bias else None
-
-    poses = trace(votes, iterations=iterations, bias=added).poses
-
-    assert (N, iterations, K, D) == poses.shape
-    torch.testing.assert_close(poses[:, -1], route(votes, iterations=iterations, bias=added))
-
-
 def test_each_step_of_a_trace_ends_a_shorter_routing(votes: Tensor) -> None:
     """Step r holds the poses of r + 1 iterations, oldest first."""
     poses = trace(votes, iterations=3).poses
 
     for step in range(3):
         torch.testing.assert_close(poses[:, step], route(votes, iterations=step + 1))
-
-
-def test_the_first_logits_are_zero(votes: Tensor) -> None:
-    """Every routing starts without a preference, whatever was routed before."""
-    trace(votes, iterations=3)
-
-    first = trace(votes, iterations=3).logits[:, 0]
-
-    assert torch.equal(torch.zeros(N, K, I, dtype=votes.dtype), first)
-
-
-def test_logits_accumulate_agreement(votes: Tensor) -> None:
-    """Each iteration adds u . v to the logits (b <- b + u . v) and forgets none of the earlier."""
-    steps = trace(votes, iterations=3)
-
-    for r, n, k, i in np.ndindex(2, N, K, I):
-        agreement = sum(u * v for u, v in zip(votes[n, k, i], steps.poses[n, r, k], strict=True))
-        torch.testing.assert_close(
-            steps.logits[n, r + 1, k, i], steps.logits[n, r, k, i] + agreement
-        )
-
-
-def test_each_primary_capsule_divides_itself_among_the_classes(votes: Tensor) -> None:
-    """The couplings of one primary capsule sum to one over the classes."""
-    totals = trace(votes, iterations=3).couplings.sum(dim=2)
-
-    torch.testing.assert_close(totals, torch.ones(N, 3, I, dtype=votes.dtype))
-
-
-def test_a_class_may_win_every_primary_capsule() -> None:
-    """The couplings of one class are free to sum to the number of capsules, not to one."""
-    votes = torch.zeros(1, K, I, D)
-    votes[:, 1] = 3.0
-
-    couplings = trace(votes, iterations=3).couplings[0, -1]
-
-    torch.testing.assert_close(couplings[1].sum().item(), float(I), atol=1e-3, rtol=0)
-
-
-def test_one_iteration_is_a_plain_average(votes: Tensor) -> None:
-    """Without a second look every class gets an equal share of every capsule."""
-    expected = squash(sum((votes[:, :, i] / K for i in range(I)), start=torch.zeros(N, K, D)))
-
-    torch.testing.assert_close(route(votes, iterations=1), expected)
-
-
-def test_agreement_sharpens_the_couplings() -> None:
-    """Where the votes for one class agree, the entropy of the couplings falls each iteration."""
-    votes = 0.1 * torch.randn(1, K, I, D, dtype=torch.float64)
-    votes[:, 2] += 1.0
-
-    couplings = trace(votes, iterations=4).couplings
-    entropies = -(couplings * couplings.log()).sum(dim=2).mean(dim=-1)[0]
-
-    assert (entropies.diff() < -0.01).all()
-
-
-def test_more_iterations_lengthen_the_agreed_class() -> None:
-    """Routing is not a no-op: agreement lengthens one class and shortens the rest."""
-    votes = 0.1 * torch.randn(1, K, I, D, dtype=torch.float64)
-    votes[:, 2] += 1.0
-
-    change = (route(votes, iterations=3).norm(dim=-1) - route(votes, iterations=1).norm(dim=-1))[0]
-
-    assert (change > 0).tolist() == [False, False, True, False]
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3])

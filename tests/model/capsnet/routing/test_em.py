@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -112,13 +111,6 @@ def test_routing_is_procedure_1(
             np.testing.assert_allclose(actual[image].numpy(), wanted, atol=1e-4)
 
 
-def test_iterations_differ(votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor]) -> None:
-    """One, two and three give other poses and activations."""
-    for before, after in pairwise(run(votes, active, costs)):
-        assert (before.poses - after.poses).abs().max() > 1e-3
-        assert (before.activations - after.activations).abs().max() > 1e-3
-
-
 @pytest.mark.parametrize("iterations", [1, 2, 4])
 def test_the_last_lambda_is_the_setting(
     votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor], iterations: int
@@ -129,23 +121,6 @@ def test_the_last_lambda_is_the_setting(
         ramp = (1 - 0.95 ** (t + 1)) / (1 - 0.95**iterations)
         expected = ramp * costs[1].expand(N, C)
         torch.testing.assert_close(step.activations.logit(), expected, atol=1e-8, rtol=1e-6)
-
-
-def test_costs_learn_at_the_rate_of_logits(votes: Tensor, active: Tensor) -> None:
-    """A unit of saving is a unit of the last logit, whatever lambda is."""
-    saving = torch.zeros(C).double().requires_grad_()
-    *_, last = run(votes, active, (torch.zeros(C).double(), saving), iterations=1)
-    last.activations.logit().sum().backward()
-    torch.testing.assert_close(saving.grad, torch.full((C,), float(N)).double())
-
-
-def test_the_cost_does_not_grow_with_the_children() -> None:
-    """Twice the children with the same votes: a parent is as active as before."""
-    votes, active = torch.randn(1, C, I, H), torch.rand(1, 1, I)
-    costs = torch.ones(C), torch.ones(C)
-    once = run(votes, active, costs, iterations=1)[-1]
-    twice = run(votes.repeat(1, 1, 2, 1), active.repeat(1, 1, 2), costs, iterations=1)[-1]
-    torch.testing.assert_close(once.activations, twice.activations)
 
 
 def test_a_mean_over_a_pose_shares_more_evenly(
@@ -168,16 +143,6 @@ def test_children_that_are_not_there_have_no_say(
     for before, after in zip(run(votes, active, costs), run(changed, active, costs), strict=True):
         torch.testing.assert_close(before.poses, after.poses)
         torch.testing.assert_close(before.activations, after.activations)
-
-
-def test_agreement_makes_a_parent_active() -> None:
-    """Of two parents the one whose children agree is the more active, and they go to it."""
-    votes = torch.randn(1, 2, 20, H)
-    votes[:, 1] = 0.05 * votes[:, 1] + 1
-    costs = torch.zeros(2), torch.zeros(2)
-    last = run(votes, torch.ones(1, 1, 20), costs)[-1]
-    assert last.activations[0, 1] > last.activations[0, 0]
-    assert last.assignments[0, 1].min() > 0.99
 
 
 def test_a_parent_of_one_child_is_finite() -> None:
@@ -209,25 +174,6 @@ def test_far_votes_that_almost_agree_stay_finite() -> None:
     votes = 1000 + 0.01 * torch.randn(4, C, 50, H)
     *_, last = run(votes, torch.ones(4, 1, 50), (torch.zeros(C), torch.zeros(C)))
     assert all(part.isfinite().all() for part in last)
-
-
-def test_the_least_variance_is_a_hundredth() -> None:
-    """Children that say the same make a parent as active as it gets: sigma is a tenth."""
-    votes, nothing = torch.zeros(1, 1, 3, H), torch.zeros(1)
-    *_, last = run(
-        votes, torch.ones(1, 1, 3), (nothing, nothing), iterations=1, inverse_temperature=0.01
-    )
-    expected = -0.01 * H * math.log(0.1)
-    assert pytest.approx(expected, rel=1e-4) == last.activations.logit().item()
-
-
-def test_equal_votes_are_shared_equally() -> None:
-    """Zeros and ones in, one parent like another out."""
-    for value in (0.0, 1.0):
-        votes, active = torch.full((1, C, I, H), value), torch.ones(1, 1, I)
-        *_, last = run(votes, active, (torch.zeros(C), torch.zeros(C)))
-        torch.testing.assert_close(last.assignments, torch.full((1, C, I), 1 / C))
-        torch.testing.assert_close(last.poses, votes[:, :, 0], atol=1e-4, rtol=0)
 
 
 def test_the_gradient_flows_through_all_iterations() -> None:

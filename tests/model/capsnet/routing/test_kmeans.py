@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -55,38 +54,6 @@ def test_routing_is_the_source_s(votes: Tensor, iterations: int) -> None:
     """Each image's capsules equal a plain loop over the iterations."""
     expected = np.stack([route_by_hand(image.numpy(), iterations) for image in votes])
     np.testing.assert_allclose(route(votes, iterations=iterations).numpy(), expected, atol=1e-6)
-
-
-def test_iterations_change_the_answer(votes: Tensor) -> None:
-    """Each further round does."""
-    answers = [route(votes, iterations=iterations) for iterations in (1, 2, 3, 4)]
-    for before, after in pairwise(answers):
-        assert (before - after).abs().max() > 1e-3
-
-
-def test_logits_are_replaced_not_added_up(votes: Tensor) -> None:
-    """Those of a round are its agreement alone: no longer than the votes themselves."""
-    steps = trace(votes, iterations=6)
-    longest = votes.norm(dim=-1)
-    assert not steps.logits[:, 0].any()
-    assert (steps.logits.abs() <= longest.unsqueeze(1) + 1e-9).all()
-    moves = (steps.logits[:, 1:] - steps.logits[:, :-1]).abs().amax(dim=(0, 2, 3))
-    assert moves[-1] < moves[0] / 5  # clusters settle; sums would grow without end
-
-
-def test_the_length_of_means_does_not_count(votes: Tensor) -> None:
-    """Means are used as directions, so votes twice as long have logits twice as large."""
-    once, twice = (trace(some, iterations=2).logits[:, 1] for some in (votes, 2 * votes))
-    torch.testing.assert_close(2 * once, twice, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("count", [1, 2, 50])
-def test_any_number_of_inputs_is_routed(count: int) -> None:
-    """And their order does not matter."""
-    votes = torch.randn(2, K, count, D, dtype=torch.float64)
-    poses = route(votes, iterations=3)
-    assert (2, K, D) == poses.shape
-    torch.testing.assert_close(route(votes[:, :, torch.randperm(count)], iterations=3), poses)
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3])
