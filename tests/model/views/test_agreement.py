@@ -64,14 +64,6 @@ def test_support_is_each_vote_s_share_along_the_pose(
         )
 
 
-def test_support_adds_up_to_the_length_before_the_squash(
-    couplings: Floats, votes: Floats, poses: Floats
-) -> None:
-    """Over all input capsules nothing is lost or counted twice."""
-    expected = np.linalg.norm(poses, axis=-1)
-    assert np.allclose(expected, support(couplings, votes, poses).sum(axis=-1), atol=1e-5)
-
-
 def test_equal_votes_agree_wholly(couplings: Floats) -> None:
     """Whatever the couplings, votes of one direction agree with 1, of any lengths."""
     direction = np.arange(1, D + 1, dtype=np.float32)
@@ -90,22 +82,10 @@ def test_opposite_votes_do_not_agree() -> None:
     assert 0 == agreement(couplings, votes, pose)[0, 0]
 
 
-def test_agreement_may_be_against_the_pose() -> None:
-    """A pose that a bias turned away from its votes has their disagreement."""
-    votes, couplings = np.ones((1, 4, D), np.float32), np.ones((1, 1, 4), np.float32)
-    assert pytest.approx(-1) == agreement(couplings, votes, -np.ones((1, 1, D), np.float32))[0, 0]
-
-
 def test_nothing_to_agree_on_is_no_error() -> None:
     """Votes of zero give zero, not a division by it."""
     nothing = agreement(np.ones((1, 1, 4)), np.zeros((1, 4, D)), np.zeros((1, 1, D)))
     assert [[0.0]] == nothing.tolist()
-
-
-def test_equal_couplings_are_wholly_undecided() -> None:
-    """The first iteration's entropy is one."""
-    equal = np.full((1, K, I), 7, np.float32)
-    assert [1.0] == pytest.approx(entropy(equal, np.ones(I, np.float32)))
 
 
 def test_couplings_that_are_no_distribution_have_no_entropy() -> None:
@@ -158,14 +138,6 @@ def test_subtracted_votes_agree_with_the_pose_they_oppose() -> None:
     pose = np.ones((1, 1, D), np.float32)
     assert pytest.approx(1) == agreement(couplings, votes, pose)[0, 0]
     assert (support(couplings, votes, pose) > 0).all()
-
-
-def test_a_subtracted_vote_counts_by_its_size(rng: np.random.Generator) -> None:
-    """In the projection, whatever the sign of its weight."""
-    votes, weights = rng.standard_normal((I, D)), rng.standard_normal(I)
-    expected, found = project(votes, np.abs(weights)), project(votes, weights)
-    assert np.allclose(expected.points, found.points)
-    assert np.allclose(expected.explained, found.explained)
 
 
 def test_votes_in_a_plane_keep_their_distances(rng: np.random.Generator) -> None:

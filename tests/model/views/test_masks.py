@@ -39,14 +39,6 @@ def test_a_reconstruction_may_lie_a_little_beside_its_stroke() -> None:
     assert [4, 5] == np.flatnonzero(mask[4]).tolist()
 
 
-def test_masks_of_many_images() -> None:
-    """(N, H, W) and (N, M, H, W) give what each image gives alone."""
-    rng = np.random.default_rng(0)
-    images, drawn = rng.random((3, 5, 5)), rng.random((3, 2, 5, 5))
-    expected = [find_masks(*one, threshold=0.5) for one in zip(images, drawn, strict=True)]
-    np.testing.assert_array_equal(expected, find_masks(images, drawn, threshold=0.5))
-
-
 def test_shares_are_of_ink_not_of_pixels() -> None:
     """A bright pixel weighs more; pixels too faint to be ink weigh nothing."""
     image = np.array([[1.0, 0.5, 0.5, 0.05]], np.float32)
@@ -86,8 +78,3 @@ def test_two_layers_are_red_and_green_and_yellow_where_they_overlap() -> None:
     assert (0, 1) == (np.argmax(red), np.argmax(green))
     assert pytest.approx([1, 1, 0.4]) == both
     assert [0, 0, 0] == none
-
-
-def test_no_layers_are_black() -> None:
-    """A picture without digits has a size all the same."""
-    assert (3, 4, 6) == colour(np.zeros((0, 4, 6), np.float32)).shape

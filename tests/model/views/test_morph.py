@@ -14,14 +14,6 @@ def ends() -> np.ndarray:
     return np.random.default_rng(0).standard_normal((2, 16)).astype(np.float32)
 
 
-@pytest.mark.parametrize("steps", [2, 5, 9])
-def test_both_ends_are_kept(ends: np.ndarray, steps: int) -> None:
-    """The first and last pose are those that were given."""
-    found = interpolate(*ends, steps)
-    assert (steps, 16) == found.shape
-    assert np.allclose(ends, found[[0, -1]], atol=1e-5)
-
-
 def test_the_direction_turns_evenly(ends: np.ndarray) -> None:
     """From step to step by the same angle, and by no more than the ends are apart in all."""
     found = interpolate(*ends, 9)
@@ -35,11 +27,6 @@ def test_the_length_changes_linearly(ends: np.ndarray) -> None:
     lengths = np.linalg.norm(interpolate(*ends, 9), axis=1)
     expected = np.linspace(*np.linalg.norm(ends, axis=1), 9)
     assert expected.tolist() == pytest.approx(lengths.tolist(), rel=1e-5)
-
-
-def test_the_way_back_is_the_same(ends: np.ndarray) -> None:
-    """From the second to the first, reversed."""
-    assert np.allclose(interpolate(*ends, 7), interpolate(*ends[::-1], 7)[::-1], atol=1e-5)
 
 
 def test_parallel_poses_differ_in_length_alone() -> None:

@@ -35,13 +35,6 @@ def test_a_pose_is_its_own_nearest(rng: np.random.Generator) -> None:
     assert set(range(20)) == set(found.rows.tolist())
 
 
-def test_no_more_than_there_are(rng: np.random.Generator) -> None:
-    """Of three poses there are three nearest, whatever was asked for."""
-    poses = rng.standard_normal((3, D))
-    assert 3 == len(find_nearest(poses[0], poses, np.eye(D), 9).rows)
-    assert 3 == len(find_prototypes(measure_all(poses, np.eye(D)), 9).rows)
-
-
 def test_distances_are_mahalanobis_s(rng: np.random.Generator) -> None:
     """(x - y)^T C^-1 (x - y), with C the covariance of the poses."""
     poses = rng.multivariate_normal(np.zeros(D), covariance(rng), 4000)
@@ -51,25 +44,6 @@ def test_distances_are_mahalanobis_s(rng: np.random.Generator) -> None:
     for row, distance in zip(found.rows, found.distances, strict=True):
         away = poses[row] - poses[0]
         assert np.sqrt(away @ inverse @ away) == pytest.approx(distance, rel=0.02, abs=1e-9)
-
-
-def test_distances_do_not_depend_on_units(rng: np.random.Generator) -> None:
-    """Whitening undoes an invertible change of the poses' axes, but for the ridge."""
-    poses = rng.multivariate_normal(np.zeros(D), covariance(rng), 500)
-    axes = rng.standard_normal((D, D)) + 3 * np.eye(D)
-    changed = poses @ axes
-    plain = measure_all(poses, fit_whitening(poses, np.cov(poses, rowvar=False)))
-    other = measure_all(changed, fit_whitening(changed, np.cov(changed, rowvar=False)))
-    assert np.allclose(plain, other, rtol=0.05, atol=0.02)
-
-
-def test_few_poses_lean_on_the_covariance_of_all(rng: np.random.Generator) -> None:
-    """Which weighs as much as D poses."""
-    poses, others = rng.standard_normal((3, D)), covariance(rng)
-    own = np.cov(poses, rowvar=False, bias=True)
-    whitening = fit_whitening(poses, others)
-    expected = np.linalg.inv((3 * own + D * others) / (3 + D))
-    assert np.allclose(expected, whitening @ whitening.T, rtol=0.1, atol=0.1 * expected.max())
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])
@@ -94,14 +68,6 @@ def test_each_group_has_its_prototype(rng: np.random.Generator) -> None:
     assert [0.5, 1 / 3, 1 / 6] == pytest.approx(found.shares.tolist())
     for row, middle in zip(found.rows, middles[[1, 2, 0]], strict=True):
         assert np.linalg.norm(points[row] - middle) < 1
-
-
-def test_one_prototype_is_the_medoid(rng: np.random.Generator) -> None:
-    """The pose with the least sum of distances, found by trying all."""
-    distances = measure_all(rng.standard_normal((40, D)), np.eye(D))
-    found = find_prototypes(distances, 1)
-    assert [int(distances.sum(axis=0).argmin())] == found.rows.tolist()
-    assert [1.0] == found.shares.tolist()
 
 
 def test_more_prototypes_stand_nearer(rng: np.random.Generator) -> None:

@@ -47,12 +47,6 @@ def test_maps_put_changes_where_the_patch_was() -> None:
             assert np.mean(covering) == pytest.approx(float(found[y, x]), abs=1e-6)
 
 
-def test_equal_changes_make_an_even_map() -> None:
-    """However often a pixel is covered."""
-    plan = plan_occlusion(11, 11, patch=4, stride=3)
-    assert np.allclose(0.5, plan.on_pixels(np.full(plan.shape[0] * plan.shape[1], 0.5)))
-
-
 def test_a_patch_on_the_background_hides_nothing() -> None:
     """Only places with ink are altered."""
     image = np.zeros((1, 8, 8), np.float32)
@@ -76,11 +70,6 @@ def test_what_cannot_be_done_is_refused(patch: int, stride: int, words: str) -> 
     """The message says why."""
     with pytest.raises(ValueError, match=words):
         plan_occlusion(28, 28, patch=patch, stride=stride)
-
-
-def test_the_largest_plan_is_admitted() -> None:
-    """As many places as there may be."""
-    assert MAX_PATCHES == len(plan_occlusion(36, 36, patch=6, stride=2).tops) ** 2
 
 
 def test_by_default_any_square_is_covered() -> None:

@@ -101,20 +101,6 @@ def test_self_attention_loses_its_bias(votes: torch.Tensor, seen: torch.Tensor) 
     assert np.allclose(plain.numpy(), found["uniform"], atol=1e-5)
 
 
-def test_without_a_bias_there_is_none_to_leave_out(votes: torch.Tensor, seen: torch.Tensor) -> None:
-    """Self-attention whose B is zero has two variants."""
-    trace = attention.Routing().trace(votes, torch.zeros(K, I), seen)
-    assert ["routed", "uniform"] == list(switch_off(in_numpy(trace), "attention"))
-
-
-def test_equal_votes_are_routed_alike(seen: torch.Tensor) -> None:
-    """Where all capsules say the same of all classes, routing has nothing to decide."""
-    votes = torch.ones(N, K, I, D) * 0.1
-    found = switch_off(in_numpy(by_agreement.Routing(3).trace(votes, seen, None)), "iterations")
-    for presence in found.values():
-        assert np.allclose(found["routed"], presence, atol=1e-6)
-
-
 def test_images_do_not_mix(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """An image's variants do not depend on the others of the batch."""
     prior = torch.linspace(-0.3, 0.3, K * I).reshape(K, I)
