@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
 
@@ -75,24 +73,6 @@ def test_another_label_is_wrong(port: int) -> None:
     """The generator knows which label is right."""
     found = generate(load(port, label=3, rate=10, seconds=0.5))
     assert (5, {WRONG: 5}) == (found.wrong, found.missed)
-
-
-def test_an_answer_before_the_request_counts() -> None:
-    """As that of a service with no room for another connection."""
-    refusal = b"HTTP/1.1 503 Full\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-
-    class Full(BaseRequestHandler):
-        def handle(self) -> None:
-            self.request.sendall(refusal)
-            self.request.shutdown(socket.SHUT_WR)
-            while self.request.recv(1_000):
-                pass
-
-    with ThreadingTCPServer(("127.0.0.1", 0), Full) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        found = generate(load(server.server_address[1], rate=20, seconds=0.5))
-        server.shutdown()
-    assert ({"503": 10}, {"503": 10}, 0) == (found.statuses, found.missed, found.failures)
 
 
 @pytest.mark.parametrize(("path", "why"), [("/hang-up", CLOSED), ("/", REFUSED)])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.attack import ALL, files
 from tests.attack.cases import CASES, Case
 from tests.attack.client import Report
 from tests.attack.runner import Limits, Result, judge
@@ -83,25 +81,3 @@ def own(tmp_path: Path) -> Service:
 
 def _pid() -> int:
     return int(Path("/proc/self").readlink().name)
-
-
-def test_names_are_unique() -> None:
-    """The command line chooses by them."""
-    assert len(ALL) == len({one.name for one in ALL})
-
-
-def test_small_files_are_small() -> None:
-    """Who sends them pays little."""
-    assert 480_000 > len(files.scans_jpeg())
-    assert 200_000 > len(files.wide_png())
-    assert 4_096 > len(files.late_profiles_png())
-    assert 34 >= len(files.one_colour_webp())
-
-
-def test_results_are_json() -> None:
-    """With codes and words side by side."""
-    result = replace(found(FAIR), outcomes=Counter({200: 2, CLOSED: 1}))
-    read = json.loads(json.dumps(result.to_dict()))
-    assert {"200": 2, CLOSED: 1} == read["outcomes"]
-    assert read["ok"]
-    assert 100 == read["client"]["p99_ms"]

@@ -37,25 +37,14 @@ def test_an_empty_environment_gives_the_defaults(read: Read) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "field", "expected"),
     [
-        ("CAPSNET_HOST", "0.0.0.0", "host", "0.0.0.0"),  # noqa: S104  not bound here
-        ("CAPSNET_PORT", "9000", "port", 9000),
-        ("CAPSNET_DEVICE", "cpu", "device", "cpu"),
         ("CAPSNET_THREADS", "3", "threads", 3),
         ("CAPSNET_BUNDLES", "elsewhere", "bundles", Path("elsewhere")),
         ("CAPSNET_MODELS", '["a", "b"]', "models", ("a", "b")),
-        ("CAPSNET_DEFAULT_MODEL", "a", "default_model", "a"),
-        ("CAPSNET_MAX_BODY_BYTES", "1000", "max_body_bytes", 1000),
-        ("CAPSNET_MAX_PIXELS", "1000", "max_pixels", 1000),
-        ("CAPSNET_MAX_PICTURES", "3", "max_pictures", 3),
-        ("CAPSNET_DECODE_PROCESSES", "4", "decode_processes", 4),
         ("CAPSNET_API_KEYS_FILE", "keys", "api_keys_file", Path("keys")),
         ("CAPSNET_API_KEYS_FILE", "", "api_keys_file", None),
         ("CAPSNET_ADMIN_KEYS_FILE", "", "admin_keys_file", None),
-        ("CAPSNET_UPLOAD_TIMEOUT_S", "5", "upload_timeout_s", 5),
         ("CAPSNET_ALLOWED_HOSTS", '["a.example"]', "allowed_hosts", ("a.example",)),
-        ("CAPSNET_CORS_ORIGINS", '["https://a.example"]', "cors_origins", ("https://a.example",)),
         ("CAPSNET_FRAME_ANCESTORS", '["https://*.a.b:1"]', "frame_ancestors", ("https://*.a.b:1",)),
-        ("CAPSNET_CUDA_PRECISION", "half", "cuda_precision", "half"),
         ("CAPSNET_CUDA_TF32", "true", "cuda_tf32", True),
     ],
 )

@@ -177,7 +177,7 @@ def test_a_rule_survives_json() -> None:
 )
 def test_broken_rules_are_refused(change: dict[str, Any]) -> None:
     """Tables of other sizes or one value, that fall or are missing, a threshold no score has."""
-    with pytest.raises(ValueError, match="(?i)novelty ?rule"):
+    with pytest.raises(ValueError, match=r"(?i)novelty ?rule"):
         replace(RULE, **change)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from model.capsnet.dynamic import DynamicCapsNet
 from model.capsnet.families import FAMILIES, build
@@ -17,7 +16,6 @@ from model.outputs import ClassTrace
 from model.views.routing_off import answers, switch_off
 from tests.model.capsnet.networks import TINY
 
-Floats = NDArray[np.float32]
 N, K, I, D = 3, 4, 24, 16  # noqa: E741  the paper's letter
 
 

@@ -49,12 +49,6 @@ def assert_same(expected: Batch, actual: Batch) -> None:
     torch.testing.assert_close(tuple(expected), tuple(actual), rtol=0, atol=0)
 
 
-def test_a_pair_has_two_classes(squares: Examples) -> None:
-    """No image holds two digits of one class."""
-    labels = stream(squares, batch_size=2000).batch(0).labels
-    assert not (labels[:, 0] == labels[:, 1]).any()
-
-
 def test_all_pairs_of_classes_are_equally_likely(squares: Examples) -> None:
     """Each of the twelve ordered pairs of four classes makes up a twelfth, within four sigma."""
     rows = PairDraw(squares.labels, shift_px=0).draw(12_000, 1)
@@ -132,13 +126,6 @@ def test_a_layer_is_the_digit_moved_from_the_middle(
     assert torch.equal(expected, layers[0, 0])
 
 
-def test_what_is_moved_off_the_square_is_lost() -> None:
-    """A shift beyond the margin cuts the digit; nothing comes back in on the other side."""
-    digits = torch.full((2, 1, 2, 2), 9, dtype=torch.uint8)
-    layers = lay_out(digits, torch.tensor([[3, 0, 0, 0]]), size=6, reach=3)
-    assert [[0] * 6] * 5 + [[0, 0, 9, 9, 0, 0]] == layers[0, 0].tolist()
-
-
 def test_digits_must_have_a_middle_place(squares: Examples) -> None:
     """An odd margin, or none, is refused."""
     shifts = torch.zeros(1, 4, dtype=torch.int64)
@@ -163,26 +150,12 @@ def test_a_smaller_set_is_the_beginning_of_a_larger_one(squares: Examples) -> No
     assert np.array_equal(small.object_images, large.object_images[:5])
 
 
-def test_distortion_changes_neither_digits_nor_shifts(squares: Examples) -> None:
-    """Pairs distorted by next to nothing are those that are not distorted."""
-    plain, distorted = (stream(squares, affine=affine).batch(3) for affine in (0, 1e-9))
-    assert_same(plain, distorted)
-
-
 def test_distorted_digits_still_make_up_their_pair(squares: Examples) -> None:
     """Digits of a pair are distorted apart, and what they show together is their sum."""
     images, layers, _ = stream(squares, affine=1, elastic_px=1).batch(0)
     torch.testing.assert_close(layers.sum(dim=1, keepdim=True).clamp(max=1), images)
     areas = (layers > 0.2).sum(dim=(2, 3))
     assert (areas[:, 0] != areas[:, 1]).any()
-
-
-@pytest.mark.parametrize("step", [1, 7])
-def test_distorted_pairs_depend_on_seed_and_step_alone(squares: Examples, step: int) -> None:
-    """A resumed stream distorts as if it had never been interrupted."""
-    running, resumed = (stream(squares, affine=1, elastic_px=1) for _ in range(2))
-    running.batch(0)
-    assert_same(running.batch(step), resumed.batch(step))
 
 
 @pytest.mark.data
