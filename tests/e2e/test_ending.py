@@ -157,23 +157,6 @@ def test_a_worker_that_lost_its_device_is_replaced(
 
 
 @source_alone
-def test_a_pipe_holds_up_no_reload(start_service: Start, tmp_path: Path) -> None:
-    """A bundle with one is refused at once."""
-    shutil.copytree(Settings().bundles / "mnist-compact", tmp_path / "mnist-compact")
-    process, client = start_service(
-        CAPSNET_BUNDLES=str(tmp_path),
-        CAPSNET_DEFAULT_MODEL="mnist-compact",
-        CAPSNET_ADMIN_KEYS='["a-key-of-tests-alone"]',
-    )
-    os.mkfifo(tmp_path / "mnist-compact" / "pipe")
-    answer = client.post("/models/reload", headers={"X-API-Key": "a-key-of-tests-alone"})
-    assert not answer.is_success
-    assert "pipe is not a regular file" in answer.text
-    process.send_signal(signal.SIGTERM)
-    assert 0 == process.wait(timeout=20)
-
-
-@source_alone
 def test_a_reload_that_hangs_does_not_hold_up_the_end(start_service: Start, tmp_path: Path) -> None:
     """Bundles on storage that does not answer are left where they are."""
     shutil.copytree(Settings().bundles / "mnist-compact", tmp_path / "bundles" / "mnist-compact")

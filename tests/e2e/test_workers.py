@@ -173,17 +173,6 @@ def test_a_signal_reloads_all_workers_and_loses_no_request(
     assert not callers.refused
 
 
-def test_sigterm_drains_all_workers(start_service: Start, bundles: Path) -> None:
-    """Unready at once, answers close their connections, and the code is 0."""
-    process, client = start_service(**few(bundles), CAPSNET_DRAIN_GRACE_S="1")
-    process.send_signal(signal.SIGTERM)
-    wait_for(lambda: httpx.get(f"{client.base_url}/readyz", verify=PLAIN).status_code == 503)
-    answer = classify(client)
-    assert httpx.codes.OK == answer.status_code
-    assert "close" == answer.headers["connection"]
-    assert 0 == process.wait(timeout=PATIENCE_S)
-
-
 def test_no_kept_connection_is_closed_under_a_request(start_service: Start, bundles: Path) -> None:
     """Clients that ask again and again lose nothing from SIGTERM to the end of the grace.
 
