@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import shutil
 import sys
@@ -20,11 +21,15 @@ _SOURCES = (
 )
 
 
+_KEPT = 3
+"""Versions of the sources whose bundles are kept, so that a change of branch exports nothing."""
+
+
 class Store:
     """A folder of bundles, kept for as long as nothing changes that they depend on.
 
     Args:
-        folder: shared by all test processes; bundles of other sources in it are removed.
+        folder: shared by all test processes; bundles of the oldest sources in it are removed.
         exports: what writes each bundle, whole or not at all.
     """
 
@@ -34,9 +39,10 @@ class Store:
         self._exports = exports
         with FileLock(folder / "lock"):
             self._folder.mkdir(exist_ok=True)
-            for old in folder.iterdir():
-                if old.is_dir() and old.name != current:
-                    shutil.rmtree(old)
+            self._folder.touch()
+            versions = sorted(filter(Path.is_dir, folder.iterdir()), key=_modified)
+            for old in versions[:-_KEPT]:
+                shutil.rmtree(old)
 
     def copy(self, name: str, target: Path) -> Path:
         """Copy a bundle to a folder, and export it first if it is missing.
@@ -66,12 +72,29 @@ class Store:
         return True
 
 
+def _modified(path: Path) -> float:
+    return path.stat().st_mtime
+
+
 def _digest() -> str:
-    """Of sources and versions that decide what is in a bundle."""
+    """Of code and versions that decide what is in a bundle."""
     said = hashlib.sha256(sys.version.encode())
     for package in _PACKAGES:
         said.update(f"{package} {version(package)}\n".encode())
     for pattern in _SOURCES:
         for path in sorted(_ROOT.glob(pattern)):
-            said.update(path.read_bytes())
+            said.update(_code(path).encode())
     return said.hexdigest()[:16]
+
+
+def _code(path: Path) -> str:
+    """What a module does: without comments, docstrings and layout."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [one for one in body if not _is_text(one)]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
