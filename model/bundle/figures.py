@@ -17,7 +17,7 @@ FIGURES = {
     "confidence.png": "reliability, coverage and sizes of sets",
     EXPLAINED: "images, their reconstructions and those of PCA",
     "health.png": "couplings and starved capsules",
-    "sweep.png": "every pose dimension moved from -0.25 to 0.25",
+    "sweep.png": "poses, moved step by step",
     "routing.png": "mean change by routing iteration",
     "roc.png": "ROC curves",
 }
