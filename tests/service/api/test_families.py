@@ -14,19 +14,11 @@ from model.bundle import Bundle
 from model.preprocess import scale
 from model.runtime import Runtime
 from service.settings import Settings
-from service.views import VIEWS, AnyView
 from tests.service.views.answers import answer_of, drawing_of
 from tests.serving import serve
 
 CAPSULES = ("dynamic", "attention", "shared", "matrix")
 PNG = {"accept": "image/png"}
-DECODING: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("/classify", {"novelty": True}),
-    ("/classify", {"poses": True}),
-    ("/reconstruct", {}),
-    ("/perturb", {"dim": 0, "delta": 0.1}),
-    ("/sweep", {}),
-)
 
 
 @pytest.fixture(scope="module")
@@ -75,57 +67,6 @@ def test_every_family_classifies(
     (prediction,) = answer["predictions"]
     assert presence.tolist() == pytest.approx(prediction["lengths"], abs=1e-5)
     assert (f"tiny-{family}", bundle.manifest.version) == (answer["model"], answer["version"])
-
-
-@pytest.mark.parametrize("family", CAPSULES)
-@pytest.mark.parametrize(("path", "query"), DECODING[1:])
-def test_every_family_of_capsules_decodes(
-    path: str, query: dict[str, Any], family: str, families: TestClient, digits: list[bytes]
-) -> None:
-    """Reconstruct, perturb and sweep work alike."""
-    assert f"tiny-{family}" == ask(families, path, family, digits[7], **query)["model"]
-
-
-@pytest.mark.parametrize(("path", "query"), [*DECODING, ("/segment", {})])
-def test_a_network_without_poses_decodes_nothing(
-    path: str, query: dict[str, Any], families: TestClient, digits: list[bytes]
-) -> None:
-    """409 tells what the bundle does offer."""
-    params = {"model": "tiny-baseline", **query}
-    answer = families.post(path, params=params, files={"file": digits[7]})
-    assert (409, "urn:capsnet:problem:not-offered") == (answer.status_code, answer.json()["type"])
-    assert "'tiny-baseline' does not offer decode; it offers encode" == answer.json()["detail"]
-
-
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
-def test_views_need_what_they_declare(
-    view: AnyView, families: TestClient, digits: list[bytes]
-) -> None:
-    """The network without capsules answers the others, and 409 to those that need something."""
-    params, path = {"model": "tiny-baseline"}, f"/{view.name}"
-    params |= {"dim": "0", "delta": "0.1"} if view.name == "perturb" else {}
-    if view.body:
-        answer = families.post(path, params=params, json={"pose": [0.0], "label": 0})
-    else:
-        files = [("file", digits[7])] * view.pictures[0]
-        answer = families.post(path, params=params, files=files)
-    assert (409 if view.needs else 200) == answer.status_code
-
-
-def test_neither_are_its_poses_drawn(families: TestClient) -> None:
-    """/decode asks the manifest before it looks at the pose."""
-    params, body = {"model": "tiny-baseline"}, {"pose": [0.0], "label": 0}
-    assert 409 == families.post("/decode", params=params, json=body).status_code
-
-
-def test_a_network_without_routing_shows_none(families: TestClient, digits: list[bytes]) -> None:
-    """409, in JSON even where a PNG was asked for."""
-    params = {"model": "tiny-baseline"}
-    for headers in ({}, PNG):
-        answer = families.post(
-            "/routing", params=params, files={"file": digits[7]}, headers=headers
-        )
-        assert (409, "Not supported by this model") == (answer.status_code, answer.json()["title"])
 
 
 def test_a_network_without_poses_can_be_moved(families: TestClient, digits: list[bytes]) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from pydantic import SecretStr
 
 from model.bundle import Bundle, write_manifest
 from model.bundle.explained import Explained
@@ -85,21 +84,6 @@ def test_the_list_of_models_says_where_the_figure_is(settings: Settings, bundle:
     with serve(settings, bundles=bundle.parent) as client:
         assert {**SHARES.to_dict(), "figure": PATH} == explained(client)
         assert (bundle / EXPLAINED).read_bytes() == client.get(PATH).content
-
-
-def test_a_bundle_without_a_figure_still_says_its_numbers(settings: Settings, bundle: Path) -> None:
-    """The path of the figure is null."""
-    (bundle / EXPLAINED).unlink()
-    with serve(settings, bundles=bundle.parent) as client:
-        assert {**SHARES.to_dict(), "figure": None} == explained(client)
-
-
-def test_a_figure_costs_the_key_that_samples_cost(settings: Settings, bundle: Path) -> None:
-    """It may show private pictures."""
-    with serve(settings, bundles=bundle.parent, api_keys=(SecretStr(KEY),)) as client:
-        assert [401, 200] == [
-            client.get(PATH, headers=headers).status_code for headers in ({}, {"X-API-Key": KEY})
-        ]
 
 
 def test_a_reload_serves_the_new_figure(bundle: Path) -> None:

@@ -23,27 +23,9 @@ def post(route: str, **query: Any) -> tuple[str, str, dict[str, Any]]:
 
 PARAMETERS = [
     pytest.param(perturb(dim=16), "dim", id="dim one too high"),
-    pytest.param(perturb(dim=-1), "dim", id="dim negative"),
-    pytest.param(perturb(dim=1.5), "dim", id="dim broken"),
-    pytest.param(perturb(dim="four"), "dim", id="dim a word"),
     pytest.param(perturb(dim=""), "dim", id="dim empty"),
     pytest.param(perturb(dim=None), "dim", id="dim missing"),
     pytest.param(perturb(delta="nan"), "delta", id="delta not a number"),
-    pytest.param(perturb(delta="inf"), "delta", id="delta infinite"),
-    pytest.param(perturb(delta="-inf"), "delta", id="delta negatively infinite"),
-    pytest.param(perturb(delta=1.01), "delta", id="delta too high"),
-    pytest.param(perturb(delta=-1.01), "delta", id="delta too low"),
-    pytest.param(perturb(delta="much"), "delta", id="delta a word"),
-    pytest.param(perturb(delta=None), "delta", id="delta missing"),
-    pytest.param(perturb(target=10), "target", id="target one too high"),
-    pytest.param(perturb(target=-1), "target", id="target negative"),
-    pytest.param(perturb(scale=0), "scale", id="scale zero"),
-    pytest.param(perturb(scale=33), "scale", id="scale too high"),
-    pytest.param(perturb(dimension=4), "dimension", id="unknown to /perturb"),
-    pytest.param(post("/reconstruct", target=10), "target", id="/reconstruct: target too high"),
-    pytest.param(post("/reconstruct", dim=4), "dim", id="unknown to /reconstruct"),
-    pytest.param(post("/classify", target=3), "target", id="unknown to /classify"),
-    pytest.param(post("/classify", poses="some"), "poses", id="poses neither yes nor no"),
     pytest.param(post("/classify", fit="auot"), "fit", id="fit misspelt"),
     pytest.param(post("/classify", polarity="dark"), "polarity", id="polarity misspelt"),
 ]
@@ -121,14 +103,6 @@ def test_fit_none_needs_the_network_s_size(route: str, client: TestClient, photo
     problem = problem_of(client, request)
     assert (422, "fit") == (problem["status"], problem["parameter"])
     assert "fit=none needs 28x28 pixels, not 200x120" == problem["detail"]
-
-
-@pytest.mark.parametrize("accept", ["image/png", "text/html", "application/json;q=0"])
-def test_an_answer_that_does_not_exist_is_refused(accept: str, client: TestClient) -> None:
-    """/classify has JSON alone."""
-    request = ("POST", "/classify", {"headers": {"accept": accept}, "files": SEVEN})
-    problem = problem_of(client, request)
-    assert (406, "urn:capsnet:problem:not-acceptable") == (problem["status"], problem["type"])
 
 
 def test_a_bad_query_is_refused_before_the_body_is_looked_at(client: TestClient) -> None:

@@ -5,66 +5,14 @@ import threading
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from model.outputs import Encoding
-from model.preprocess import Floats, scale
-from model.runtime import Runtime
 from model.views.classify import ClassifyAnswer
 from tests.service.views.answers import answer_of
 
-Answer = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def encoding(runtime: Runtime, digits: list[bytes]) -> Encoding[Floats]:
-    """What the network itself says of the ten digits."""
-    images = [np.asarray(Image.open(io.BytesIO(digit)), np.uint8) for digit in digits]
-    return runtime.encode(scale(np.stack(images)[:, None]))
-
-
 classify = partial(answer_of, "/classify")
-
-
-def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[bytes]) -> None:
-    """Model, and for each picture label, class name, length, all lengths and the fit."""
-    answer = classify(client, digits[7])
-    (prediction,) = answer["predictions"]
-    assert {"model", "version", "predictions"} == answer.keys()
-    assert "mnist" == answer["model"]
-    assert {"label", "class_name", "length", "lengths", "fit"} == prediction.keys()
-    assert 10 == len(prediction["lengths"])
-
-
-@pytest.mark.parametrize("digit", range(10))
-def test_lengths_are_those_of_the_network(
-    digit: int, client: TestClient, digits: list[bytes], encoding: Encoding[Floats]
-) -> None:
-    """A picture of the network's size reaches it unchanged."""
-    (prediction,) = classify(client, digits[digit])["predictions"]
-    assert encoding.presence[digit].tolist() == pytest.approx(prediction["lengths"], abs=1e-5)
-
-
-def test_the_label_is_the_longest_capsule(client: TestClient, digits: list[bytes]) -> None:
-    """Label, class name and length are those of the largest of the lengths."""
-    for prediction in classify(client, *digits[:5])["predictions"]:
-        lengths = prediction["lengths"]
-        label = lengths.index(max(lengths))
-        expected = (label, str(label), max(lengths))
-        assert expected == (prediction["label"], prediction["class_name"], prediction["length"])
-
-
-def test_poses_are_added_on_demand(
-    client: TestClient, digits: list[bytes], encoding: Encoding[Floats]
-) -> None:
-    """poses=true adds the K poses of D numbers, whose norms are the lengths."""
-    (prediction,) = classify(client, digits[3], poses=True)["predictions"]
-    assert np.allclose(encoding.poses[3], prediction["poses"], atol=1e-5)
-    norms = np.linalg.norm(prediction["poses"], axis=1)
-    assert norms == pytest.approx(prediction["lengths"], abs=1e-4)
 
 
 @pytest.mark.parametrize("images", [1, 5])
@@ -83,12 +31,6 @@ def test_many_predictions_are_formed_off_the_event_loop(
     assert images == len(classify(client, *[digits[3]] * images, poses=True)["predictions"])
     (thread,) = threads
     assert (images > 4) == thread.startswith("slow_")
-
-
-def test_a_native_picture_is_taken_as_it_is(client: TestClient, digits: list[bytes]) -> None:
-    """The fit tells that nothing was done; no box was looked for, which is null."""
-    (prediction,) = classify(client, digits[7])["predictions"]
-    assert {"fit": "none", "polarity": "light-on-dark", "box": None} == prediction["fit"]
 
 
 def test_a_photo_is_fitted_and_its_strokes_are_found(client: TestClient, photo: bytes) -> None:

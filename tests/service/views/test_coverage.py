@@ -51,19 +51,6 @@ def test_a_set_of_labels_is_added(
         assert expected == pytest.approx(prediction["probability"], abs=1e-4)
 
 
-def test_nothing_is_added_unasked(studied: TestClient, digits: list[bytes]) -> None:
-    """The answer is what it was."""
-    (prediction,) = studied.post("/classify", files={"file": digits[3]}).json()["predictions"]
-    assert {"label", "class_name", "length", "lengths", "fit"} == prediction.keys()
-
-
-@pytest.mark.parametrize("coverage", ["0.4", "1", "nan", "much"])
-def test_coverages_are_bounded(studied: TestClient, digits: list[bytes], coverage: str) -> None:
-    """A share that no bundle has, or none at all, is refused by name."""
-    answer = studied.post("/classify", params={"coverage": coverage}, files={"file": digits[3]})
-    assert (422, "coverage") == (answer.status_code, answer.json()["parameter"])
-
-
 def test_a_coverage_above_the_bundle_s_is_refused(studied: TestClient, digits: list[bytes]) -> None:
     """This one has no threshold for 0.999."""
     answer = studied.post("/classify", params={"coverage": 0.999}, files={"file": digits[3]})

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from model.bundle import Bundle
@@ -19,45 +16,8 @@ from service.inference.engine import open_engine
 from service.settings import Settings
 from service.views import MAX_JSON_BYTES
 
-Pixels = Callable[[str | bytes], NDArray[np.int64]]
 PNG = {"accept": "image/png"}
 POSE = [0.25, -0.25] * 8
-
-
-def decode(client: TestClient, **body: Any) -> dict[str, Any]:
-    answer = client.post("/decode", json=body)
-    assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
-@pytest.mark.parametrize("label", [0, 9])
-def test_any_pose_is_drawn(
-    label: int, client: TestClient, runtime: Runtime, pixels: Pixels
-) -> None:
-    """The picture is the decoder's of that pose and class."""
-    answer = decode(client, pose=POSE, label=label)
-    assert ("mnist", label, str(label)) == (answer["model"], answer["label"], answer["class_name"])
-    expected = runtime.decode(np.array([POSE], np.float32), np.array([label]))[0, 0] * 255
-    (image,) = answer["images"]
-    assert np.abs(expected - pixels(image)).max() <= 0.51
-
-
-def test_poses_are_drawn_in_order(client: TestClient) -> None:
-    """Several poses give the pictures that each gives alone."""
-    poses = [[0.1 * place] * 16 for place in range(5)]
-    alone = [decode(client, pose=pose, label=3)["images"][0] for pose in poses]
-    assert alone == decode(client, poses=poses, label=3)["images"]
-
-
-def test_png_is_the_picture(client: TestClient, pixels: Pixels) -> None:
-    """Those who accept PNG get the same pixels, enlarged as they ask."""
-    expected = pixels(decode(client, pose=POSE, label=3)["images"][0])
-    answer = client.post(
-        "/decode", params={"scale": 2}, json={"pose": POSE, "label": 3}, headers=PNG
-    )
-    assert "image/png" == answer.headers["content-type"]
-    assert np.kron(expected, np.ones((2, 2), int)).tolist() == pixels(answer.content).tolist()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +10,7 @@ from fastapi.testclient import TestClient
 from numpy.typing import NDArray
 from PIL import Image
 
-from model.bundle import Bundle
-from model.runtime import Runtime
 from model.views import segment as segmentation
-from service.app import create_app
-from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.pictures import as_png
 from tests.service.views.answers import answer_of
@@ -125,41 +119,11 @@ def test_other_sizes_are_fitted_to_both_strokes(client: TestClient, pairs: PairS
     assert pytest.approx(box.tolist(), abs=8) == fit["box"]
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "parameter"),
-    [
-        ({"model": "mnist"}, 422, "model"),
-        ({"model": "emnist"}, 404, "model"),
-        ({"count": 4}, 422, "count"),
-        ({"count": 0}, 422, None),
-        ({"count": "many"}, 422, None),
-        ({"colour": "red"}, 422, "colour"),
-    ],
-    ids=str,
-)
-def test_parameters_out_of_range(
-    client: TestClient, query: Json, status: int, parameter: str | None
-) -> None:
-    """The problem names the parameter."""
-    answer = client.post("/segment", params=query, files={"file": as_png(EMPTY)})
-    assert status == answer.status_code
-    assert parameter is None or parameter == answer.json()["parameter"]
-
-
-@pytest.fixture(scope="module")
-def client_without_pairs(settings: Settings, bundle_path: Path) -> Iterator[TestClient]:
-    """A service whose only bundle knows single digits."""
-    runtime = Runtime(Bundle.open(bundle_path), device="cpu", threads=1)
-    with TestClient(
-        create_app(settings, open_engine({"mnist": runtime})), base_url="http://localhost"
-    ) as client:
-        yield client
-
-
 @pytest.mark.parametrize("query", ["", "?model="])
-def test_without_a_model_for_pairs(query: str, client_without_pairs: TestClient) -> None:
+def test_without_a_model_for_pairs(query: str, settings: Settings) -> None:
     """The service says that it has none."""
-    answer = client_without_pairs.post(f"/segment{query}", files={"file": as_png(EMPTY)})
+    with serve(settings, models=("mnist",)) as client:
+        answer = client.post(f"/segment{query}", files={"file": as_png(EMPTY)})
     assert 404 == answer.status_code
     assert "no model for overlapping digits is loaded" == answer.json()["detail"]
 
