@@ -291,7 +291,7 @@ def test_many_callers_share_a_client(capsnet: CapsNet) -> None:
 
 def test_what_is_required_needs_no_name(capsnet: CapsNet) -> None:
     """As people write it in a notebook."""
-    moved = capsnet.perturb(FOUR, 5, 0.2)
+    moved = capsnet.perturb(FOUR, 0.2, dim=5)
     assert (5, 0.2) == (moved.dim, moved.delta)
     assert capsnet.decode(POSE, 4).to_dict() == capsnet.decode(POSE, label=4).to_dict()
 

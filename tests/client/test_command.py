@@ -246,7 +246,7 @@ def test_one_bad_picture_of_several_is_named(run: Run, folder: Path, tmp_path: P
         (["classify", FOUR, "-o", "a.csv", "--json"], Exit.USAGE, "exclude"),
         (["reconstruct", FOUR, "-o", "a.nothing"], Exit.USAGE, "extension"),
         (["perturb", FOUR, "--dim", "3"], Exit.USAGE, "--delta"),
-        (["perturb", FOUR, "--dim", "3", "--delta", "5"], Exit.USAGE, "--delta"),
+        (["perturb", FOUR, "--dim", "3", "--delta", "5"], Exit.REFUSED, "-1 to 1"),
         (["classify", FOUR, "--fit", "none", "--polarity", "x"], Exit.USAGE, "--polarity"),
         (["classify", FOUR, "--timeout", "0"], Exit.USAGE, "--timeout"),
         (["models", "--url", "http://localhost:port"], Exit.USAGE, "Invalid port: 'port'"),

@@ -108,13 +108,10 @@ def test_every_family_has_a_card(family: str, family_bundles: Path, tmp_path: Pa
     )
 
 
-def test_a_bundle_of_photographs_says_why_its_dimensions_have_no_names(
-    colour_bundle_path: Path, tmp_path: Path
-) -> None:
-    """Colour, and no moments of ink."""
+def test_a_bundle_of_photographs_is_described(colour_bundle_path: Path, tmp_path: Path) -> None:
+    """By its size and its colour."""
     text = card(say_training(colour_bundle_path, tmp_path / "blocks"))
     assert "32x24 pixels, colour" in text
-    assert "photographs do not have" in text
 
 
 def test_parameters_are_those_of_the_network(bundle: Bundle) -> None:
@@ -192,7 +189,7 @@ def test_directions_are_told_by_name(bundle: Bundle) -> None:
     assert "| slant | 1 of 2 | 1.00 ± 0.10 | 100 % | 0.50 | 0.90 | 1.5 degrees |" in told
     assert "| width | 1 of 1 | 1.00 ± 0.10 | 100 % | 0.00 | 0.90 | 1.5 px |" in told
     assert "Refused: slant of 7." in told
-    assert "None was refused." in card(bundle, directions=found[::2]).splitlines()
+    assert "Refused: none." in card(bundle, directions=found[::2]).splitlines()
 
 
 def test_novelty_is_told_by_kind(bundle: Bundle) -> None:

@@ -183,21 +183,6 @@ def test_findings_made_meanwhile_are_kept(
     assert replace(found, training=kept.training, **scored) == kept
 
 
-def test_the_mean_over_seeds_stays_beside_a_new_score(bundle: Bundle, data_dir: Path) -> None:
-    """It is of other networks too, which are not scored here."""
-    seeds = {
-        "count": 3,
-        "mean_percent": 0.5,
-        "deviation_percent": 0.1,
-        "interval_percent": [0.4, 0.6],
-    }
-    write_manifest(bundle.path, replace(bundle.manifest, metrics={"seeds": seeds}))
-    scores = evaluate(Bundle.open(bundle.path), data_dir)
-    assert scores.metrics() | {"seeds": seeds} == Bundle.open(bundle.path).manifest.metrics
-    card = (bundle.path / CARD).read_text()
-    assert f"{scores.errors} wrong); mean of 3 seeds 0.50 ± 0.10 % (95 % interval 0.40" in card
-
-
 @pytest.mark.parametrize(("held_out", "option"), [(HELD_OUT, " --validation"), (0, "")])
 def test_a_bundle_without_a_score_is_to_be_evaluated_next(
     held_out: int, option: str, bundle_path: Path, data_dir: Path

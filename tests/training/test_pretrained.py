@@ -142,9 +142,9 @@ def test_the_weights_of_the_package_load() -> None:
 
 
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the extra that installs it."""
+    """And what installs it."""
     monkeypatch.setattr("sys.path", [])
-    with pytest.raises(PretrainedError, match=f"needs the package {PACKAGE}: install the extra"):
+    with pytest.raises(PretrainedError, match=f"needs {PACKAGE}, which `make install-training`"):
         find_weights("pretrained")
 
 

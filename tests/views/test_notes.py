@@ -50,7 +50,7 @@ def test_every_view_that_decodes_says_that_the_pose_explains_little() -> None:
     manifest = replace(MANIFEST, explained=explaining(0.4))
     noted = {view.name for view in all_views() if view.notes_on(manifest)}
     decoding = {"perturb", "decode", "sweep", "rivals", "morph", "reconstruct"}
-    assert {*decoding, "neighbours", "segment"} == noted
+    assert {*decoding, "describe", "neighbours", "segment"} == noted
 
 
 @pytest.mark.parametrize(("threshold", "is_noted"), [(0.6, True), (0.4, False)])

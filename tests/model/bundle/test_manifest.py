@@ -124,7 +124,7 @@ def test_each_manifest_that_ships_is_read_as_it_is_written(name: str) -> None:
         (("health", "couplings", 0, "entropy"), [0.1] * 2, "a number for each iteration"),
         (("health", "couplings", 0, "entropy"), [1.1] * 3, "less than or equal to 1"),
         (("novelty", "length"), [0.1, 0.2], "differ in size"),
-        (("pose_dimensions", 0, "label"), 10**9, "there is no dimension"),
+        (("directions", 0, "vector"), [0.1] * 3, "directions.0"),
         (("layers", 0, "types"), 0, "layers.0.types"),
     ],
 )
