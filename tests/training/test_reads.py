@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PLACES = {
-    "benchmarks/load.py": 1,  # images to send; their labels are not looked at
+    "benchmarks/load.py": 1,  # of another kind: it runs wrk
     "research/protocols.py": 1,  # research/run.py, which gets the images, records it
     "training/__main__.py": 1,  # `download` counts the images of both splits
     "training/evaluate.py": 1,

@@ -82,7 +82,7 @@ def test_weights_that_fit_no_recipe_are_refused(training: dict[str, Any], copy: 
     """The message names the bundle."""
     rewrite(copy, {"training": training})
     with pytest.raises(
-        BundleError, match="copy: (its weights cannot be loaded|manifest.json: training)"
+        BundleError, match=r"copy: (its weights cannot be loaded|manifest.json: training)"
     ):
         load(copy)
 
