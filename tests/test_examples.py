@@ -115,6 +115,6 @@ def test_examples_are_typed_and_a_wrong_call_is_found(
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
     *errors, last = found.splitlines()
     assert all(f"/{wrong.name}:" in error for error in errors), found
-    assert 'incompatible type "str"; expected "int"' in found
+    assert 'incompatible type "str"; expected "int | None"' in found
     assert "no attribute" in found
     assert last.startswith("Found 3 errors in 1 file"), found
