@@ -83,7 +83,7 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
     "classify": {"coverage": (0.5, 0.999)},
     "describe": {"target": (0, 999)},
     "reconstruct": {"target": (0, 999)},
-    "perturb": {"dim": (0, 999), "target": (0, 999)},
+    "perturb": {"delta": (-1000, 1000), "dim": (0, 999), "target": (0, 999)},
     "decode": {"label": (0, 999)},
     "sweep": {
         "dims": (0, 999),
@@ -838,7 +838,7 @@ class ViewMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> PerturbAnswer:
-        """Move a pose along one direction or in one dimension, and decode (paper, section 5.1).
+        """Move a pose along a direction or a dimension, and decode it.
 
         A direction, such as `slant`, changes what its name says and leaves the rest as it is.
         `delta` is in its unit.
@@ -1294,7 +1294,7 @@ class Methods(ViewMethods):
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> DescribeAnswer:
-        """Describe an image in words and units, such as a slant in degrees, read from its pose.
+        """Describe an image in words and units, read from its pose.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),

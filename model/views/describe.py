@@ -87,7 +87,7 @@ class DescribeAnswer(CapsuleAnswer):
 
 
 async def describe(net: Net, query: DescribeQuery, picture: Prepared) -> DescribeAnswer:
-    """Describe an image in words and units, such as a slant in degrees, read from its pose."""
+    """Describe an image in words and units, read from its pose."""
     encoded, manifest = await encode_picture(net, picture), net.manifest
     labels = [query.target]
     if query.target is None and manifest.mask_threshold is not None:

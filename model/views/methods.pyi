@@ -101,7 +101,7 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> DescribeAnswer:
-        """Describe an image in words and units, such as a slant in degrees, read from its pose.
+        """Describe an image in words and units, read from its pose.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -146,7 +146,7 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> PerturbAnswer:
-        """Move a pose along one direction or in one dimension, and decode (paper, section 5.1).
+        """Move a pose along a direction or a dimension, and decode it.
 
         A direction, such as `slant`, changes what its name says and leaves the rest as it is.
         `delta` is in its unit.

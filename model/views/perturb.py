@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from model.bundle import Manifest
 from model.bundle.directions import Direction
@@ -38,6 +36,8 @@ class PerturbQuery(TargetQuery):
         None, description="The pose dimension to move, counted from 0.", examples=[4]
     )
     delta: float = Field(
+        ge=-1000,
+        le=1000,
         allow_inf_nan=False,
         description="The change: along a direction in its unit, such as degrees, positive to the "
         "right; of a dimension -1 to 1, in the paper -0.25 to 0.25.",
@@ -46,16 +46,10 @@ class PerturbQuery(TargetQuery):
 
     max_rows = 2
 
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if self.direction is None and self.dim is None:
-            raise ValueError("dim or direction is required")
-        if self.direction is not None and self.dim is not None:
-            raise ValueError("give either dim or direction")
-        return self
-
     def check(self, manifest: Manifest) -> None:
         """Refuse a dimension or a direction that the poses do not have, and too large a change."""
+        if (self.dim is None) == (self.direction is None):
+            raise InvalidParameter("give either dim or direction", parameter="dim")
         if self.dim is not None:
             if self.dim >= manifest.class_dim:
                 raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
@@ -101,7 +95,7 @@ class PerturbAnswer(CapsuleAnswer):
 
 
 async def perturb(net: Net, query: PerturbQuery, picture: Prepared) -> PerturbAnswer:
-    """Move a pose along one direction or in one dimension, and decode (paper, section 5.1).
+    """Move a pose along a direction or a dimension, and decode it.
 
     A direction, such as `slant`, changes what its name says and leaves the rest as it is. `delta`
     is in its unit.

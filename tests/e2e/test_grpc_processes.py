@@ -26,11 +26,11 @@ from service.api.v2.messages import SERVICE, messages
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.e2e.callers import Callers
-from tests.e2e.test_faults import _source_alone, all_ready, settings, start_service
+from tests.e2e.test_faults import _source_alone, all_ready, settings, slow, start_service
 from tests.e2e.test_workers import KEY, MODEL, Start, bundles, workers
 from tests.processes import PATIENCE_S, free_port
 
-__all__ = ["_source_alone", "bundles", "settings", "start_service"]
+__all__ = ["_source_alone", "bundles", "settings", "slow", "start_service"]
 OTHER = "mnist-shared"
 SEVEN = (SAMPLES / "7.png").read_bytes()
 

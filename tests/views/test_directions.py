@@ -74,8 +74,8 @@ def test_what_a_pose_cannot_do_is_refused(parameters: dict[str, Any], parameter:
 @pytest.mark.parametrize("parameters", [{"delta": 1}, {"delta": 1, "dim": 0, "direction": "right"}])
 def test_a_move_is_along_one_thing(parameters: dict[str, Any]) -> None:
     """A dimension or a direction, never neither and never both."""
-    with pytest.raises(ValueError, match="dim"):
-        find_view("perturb").query.model_validate(parameters)
+    with pytest.raises(InvalidParameter, match="either dim or direction"):
+        ask_plain("perturb", fitted(), **parameters)
 
 
 def test_a_sweep_shows_directions_where_there_are_any() -> None:

@@ -21,6 +21,7 @@ def test_the_loaded_bundles_are_listed(client: TestClient, bundle_path: Path) ->
         "offers": ["decode", "trace"],
         "default": False,
         "calibrated": False,
+        "directions": [],
         "explained": None,
     }
     agreement = {"family": "dynamic", "family_title": "routing by agreement"}

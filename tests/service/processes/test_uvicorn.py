@@ -24,7 +24,8 @@ OURS = [
 ]
 ADDED = {
     Http1: {"_parse", "_feed", "_start_timer", "_stop_timer", "_start_write_timer", "_expire"}
-    | {"_stop_write_timer", "_head", "_check_lengths", "_refuse", "_close", "_give_up"},
+    | {"_stop_write_timer", "_head", "_check_lengths", "_refuse", "_close", "_give_up"}
+    | {"_count", "_drop"},
     server.Server: {
         "is_ready",
         "listen",
