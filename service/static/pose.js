@@ -1,6 +1,6 @@
 /** Sliders that move a pose: along its directions, or one dimension at a time; the reconstruction follows. */
 
-import { recall, remember } from "./address.js";
+import { EMBEDDED, recall, remember } from "./address.js";
 import { ask } from "./api.js";
 import { find, make, NOTHING_YET, show } from "./dom.js";
 import { explained } from "./explained.js";
@@ -9,13 +9,18 @@ import { complain } from "./notice.js";
 
 /** How far a slider goes each way: standard deviations of the class along a direction, the number of a dimension. */
 const REACH = { direction: 2, dimension: 0.5 };
-/** The directions next to the reconstruction; the others are in the panel. */
-const FIRST = 3;
+/** The directions next to the reconstruction; the others are in the panel, and in a frame all. */
+const FIRST = EMBEDDED ? 0 : 3;
+const ALONG_DIRECTIONS = "Each slider moves the pose along one direction. This changes one thing about the drawing and leaves the rest as it is. "
+  + "Next to its name stand the value that you ask for and, after a move, the value that is measured on the drawing."
+  + (FIRST ? ` The first ${FIRST} directions are next to the large reconstruction.` : "");
+const ONE_NUMBER = "Each slider moves one number of the pose. No directions with a meaning were found for this class.";
 /** Pictures that one request decodes. */
 const MOST = 256;
 const first = find("directions");
 const panel = find("pose");
 const preview = make("img", { class: "pixels", alt: "", hidden: true });
+const lead = make("p", { class: "lead" });
 const preamble = make("p", { class: "quiet" });
 const further = make("div", { class: "sliders" });
 const grid = make("div", { class: "sliders" });
@@ -28,7 +33,7 @@ panel.append(
     make(
       "div",
       { class: "reading" },
-      make("p", { class: "lead" }, "Each slider moves the pose along one direction, which changes one thing about the drawing and leaves the rest. Below it stand the value that is asked for, the value that is measured on the drawing, and the range of the class."),
+      lead,
       explained("pose"),
     ),
     make("div", { class: "preview" }, make("div", { class: "paper" }, preview), make("div", {}, preamble, reset)),
@@ -56,7 +61,9 @@ export function showPose(pose, directions, draw) {
   first.replaceChildren(...along.slice(0, FIRST).map((one) => one.element));
   further.replaceChildren(...along.slice(FIRST).map((one) => one.element));
   grid.replaceChildren(...own.map((one) => one.element));
-  if (!along.length) raw.open = true;
+  lead.textContent = along.length ? ALONG_DIRECTIONS : ONE_NUMBER;
+  raw.hidden = false;
+  if (!along.length || own.some(({ key }) => moved.get(key))) raw.open = true;
   update();
   if (!reset.disabled) current.draw(movedPose(), true);
 }
@@ -102,8 +109,9 @@ export function hidePose() {
   reset.disabled = true;
   preamble.textContent = "";
   first.replaceChildren();
-  further.replaceChildren();
-  grid.replaceChildren(make("p", { class: "quiet" }, NOTHING_YET));
+  further.replaceChildren(make("p", { class: "quiet" }, NOTHING_YET));
+  grid.replaceChildren();
+  raw.hidden = true;
 }
 
 /** A slider, and what it says: of a direction what is asked for, what is drawn and the range of the class. */

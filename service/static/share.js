@@ -1,12 +1,11 @@
 /** The buttons that copy the address of what is shown, and that of its lens alone for other pages. */
 
-import { link, onTravel, recall } from "./address.js";
+import { EMBEDDED, link, onTravel, recall } from "./address.js";
 import { find, make } from "./dom.js";
 import { tell } from "./notice.js";
 import { OWN_FILE } from "./pad.js";
 
 const PICTURES = ["image", "first", "second"];
-const EMBEDDED = /\/embed$/;
 
 async function copy(text, title, ...details) {
   const left = PICTURES.some((name) => recall(name) === OWN_FILE);
@@ -30,7 +29,7 @@ find("copy-embed").addEventListener("click", () => {
 });
 
 /** In a frame: the open lens alone, and where it comes from. */
-if (EMBEDDED.test(location.pathname)) {
+if (EMBEDDED) {
   document.documentElement.classList.add("embedded");
   document.head.append(make("base", { target: "_blank" })); // links leave the frame
   const open = make("a", { rel: "noopener" }, "Open in the playground");

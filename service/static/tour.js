@@ -89,6 +89,7 @@ function go(next) {
     button(last ? "Finish" : "Next", last ? end : () => go(place + 1), "primary"),
     ...(last ? [] : [button("Dismiss", end)]),
   ]);
+  card.classList.toggle("aside", at === "#reconstructed"); // the right side is to be watched
   point(document.querySelector(at));
   card.querySelector("h2").focus({ preventScroll: true });
 }

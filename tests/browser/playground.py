@@ -98,6 +98,10 @@ class Playground:
         drawn = self.look(part)
         return distance(light, drawn) > 1 and distance(switched, drawn) < 0.01
 
+    def show_numbers(self) -> None:
+        """Open the sliders that move one number of the pose each."""
+        self.page.locator("#pose details:not([open]) > summary").click()
+
     def open_tab(self, name: str) -> None:
         """Choose a tab and wait for what it shows."""
         self.page.get_by_role("tab", name=name).click()

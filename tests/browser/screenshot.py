@@ -20,7 +20,7 @@ THREE = [
 
 
 def take(target: Path) -> None:
-    """Draw a digit, move one dimension of its pose, and keep what is to be seen."""
+    """Draw a digit, make it thicker, and keep what is to be seen."""
     program = shutil.which("chromium")
     with (
         running(lambda _environment: SOURCE, {"CAPSNET_DEVICE": "cpu"}) as (_process, client),
@@ -31,7 +31,7 @@ def take(target: Path) -> None:
             playground.draw(HANDS["slanted"].draw(THREE))
             slider = playground.page.get_by_role("slider", name="thickness").first
             with playground.page.expect_response("**/decode*"):
-                slider.fill("-0.08")
+                slider.fill("1")
             slider.evaluate("element => element.blur()")
             playground.page.wait_for_timeout(500)  # transitions end
             target.parent.mkdir(parents=True, exist_ok=True)

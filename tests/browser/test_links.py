@@ -54,7 +54,7 @@ def test_a_lens_is_shown_in_a_frame_of_another_site(browser: Browser) -> None:
             page.goto(f"{site}/")
             frame = page.frame_locator("iframe")
             if is_shown:
-                frame.get_by_role("slider").first.wait_for()
+                frame.get_by_role("slider", name="thickness").wait_for()
                 assert frame.locator("#pose .preview img").is_visible()
                 for part in ("#pad", "#verdict", "header.top"):
                     assert not frame.locator(part).is_visible()
@@ -76,6 +76,7 @@ def test_a_link_shows_a_drawing_and_all_that_was_chosen(playground: Playground) 
     playground.draw(SEVEN)
     page.get_by_label("reconstructed as").select_option("9")
     playground.settle()
+    playground.show_numbers()
     with page.expect_response("**/decode*"):
         page.locator("#dimension-2").fill("0.25")
     playground.open_tab("Equivariance")
@@ -104,6 +105,7 @@ def test_back_and_forward_go_through_what_was_shown(playground: Playground) -> N
     page = playground.page
     playground.take_sample(3)
     steps = page.evaluate("history.length")
+    playground.show_numbers()
     with page.expect_response("**/decode*"):
         page.locator("#dimension-0").press("ArrowRight")
     page.wait_for_url("**pose=0_1")

@@ -44,6 +44,7 @@ def test_the_page_opens_with_a_picture(playground: Playground) -> None:
     assert page.get_by_role("img", name="a sample: 5").is_visible()
     assert page.get_by_role("img", name="reconstruction of class 5").is_visible()
     assert "5: MNIST, training split, CC BY-SA 3.0" == page.locator("#pad .credit").inner_text()
+    playground.show_numbers()
     with page.expect_response("**/decode*"):
         page.locator("#dimension-0").fill("0.25")
     playground.clear()
@@ -86,7 +87,7 @@ def test_a_slider_s_late_answer_does_not_draw_over_another_digit(playground: Pla
     playground.take_sample(4)
     late = hold(playground, "**/decode*")
     with page.expect_request("**/decode*"):
-        page.get_by_role("slider").first.fill("0.25")
+        page.get_by_role("slider").first.fill("0.2")
     playground.take_sample(7)
     with page.expect_response("**/decode*") as response:
         late[0].continue_()
@@ -101,6 +102,7 @@ def test_sliders_change_the_digit(playground: Playground) -> None:
     before = reconstruction(playground)
     slider, error = playground.page.locator("#dimension-0"), playground.page.locator("#error")
     told = error.inner_text()
+    playground.show_numbers()
     with playground.page.expect_response("**/decode*"):
         slider.fill("0.25")
     playground.page.locator(f'#reconstruction:not([src="{before}"])').wait_for()
@@ -119,7 +121,6 @@ def test_sliders_change_the_digit(playground: Playground) -> None:
 def test_sliders_move_a_pose_along_directions(playground: Playground) -> None:
     """They tell the value, the value on the drawing and the range; three lie by the drawing."""
     page = playground.page
-    page.locator("#model").select_option("mnist")
     playground.take_sample(5)
     slant = page.get_by_role("slider", name="slant")
     slant.wait_for()
@@ -128,7 +129,7 @@ def test_sliders_move_a_pose_along_directions(playground: Playground) -> None:
     assert "a 5, slanted" in page.locator("#sentence").inner_text()
     before = float(slant.get_attribute("aria-valuetext").split()[0])
     slant.fill("1")
-    value = page.locator("#directions output", has_text="drawn")
+    value = page.locator("output[for=direction-d1]", has_text="drawn")
     value.wait_for()
     asked, drawn = map(float, re.findall(r"-?[\d.]+", value.inner_text()))
     assert asked > before + 5

@@ -19,6 +19,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
 }
 PREVIEW = "#pose .preview img"
+RECONSTRUCTION = "#reconstructed > .paper"
 FAULTS = """() => {
   const texts = [];
   for (const panel of document.querySelectorAll("[role=tabpanel] [role=tabpanel]:not([hidden])")) {
@@ -89,6 +90,21 @@ def overlap(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
+@pytest.mark.parametrize("size", ["projector", "phone"])
+def test_the_first_directions_are_on_the_first_screen(
+    size: str, browser: Browser, service_url: str
+) -> None:
+    """Three sliders and the reconstruction that they move are seen before anything scrolls."""
+    window = SIZES[size]["viewport"]
+    with open_playground(browser, service_url, **SIZES[size]) as playground:
+        playground.take_sample(4)
+        sliders = playground.page.locator("#directions input").all()
+        assert 3 == len(sliders)
+        for part in (playground.page.locator(RECONSTRUCTION), *sliders):
+            box_of(part, window)
+        assert 0 == playground.page.evaluate("scrollY")
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_each_slider_is_seen_with_the_reconstruction(
     size: str, browser: Browser, service_url: str
@@ -98,13 +114,15 @@ def test_each_slider_is_seen_with_the_reconstruction(
     with open_playground(browser, service_url, **SIZES[size]) as playground:
         page = playground.page
         playground.take_sample(4)
-        page.get_by_role("tab", name="Pose").focus()
+        playground.show_numbers()
+        page.locator("#pad canvas").focus()
         preview = page.locator(PREVIEW)
-        for slider in page.locator("#pose input").all():
-            while not slider.evaluate("element => element === document.activeElement"):
-                page.keyboard.press("Tab")
-            page.wait_for_timeout(50)  # the browser scrolls
-            assert not overlap(box_of(preview, window), box_of(slider, window))
+        for sliders, image in (("#directions", page.locator(RECONSTRUCTION)), ("#pose", preview)):
+            for slider in page.locator(f"{sliders} input").all():
+                while not slider.evaluate("element => element === document.activeElement"):
+                    page.keyboard.press("Tab")
+                page.wait_for_timeout(50)  # the browser scrolls
+                assert not overlap(box_of(image, window), box_of(slider, window))
         before = preview.get_attribute("src")
         page.keyboard.press("End")
         page.locator(f'{PREVIEW}:not([src="{before}"])').wait_for()
@@ -126,9 +144,10 @@ def test_the_tour_shows_what_it_asks_to_watch(
             playground.settle()
         page.get_by_role("heading", name="3 of 4").wait_for()
         card = box_of(page.locator("#tour"), window)
-        for part in (page.locator(PREVIEW), page.locator("#pose input").first):
+        sliders = page.locator("#directions input")
+        for part in (page.locator(RECONSTRUCTION), *sliders.all()):
             assert not overlap(card, box_of(part, window))
-        page.locator("#pose input").first.focus()
+        sliders.first.focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("Escape")
         assert page.locator("#tour").is_hidden()
