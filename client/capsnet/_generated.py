@@ -897,7 +897,7 @@ class ViewMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> SweepAnswer:
-        """Move a pose step by step along its directions, or in each dimension (paper, figure 4).
+        """Move a pose step by step along directions or dimensions.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),

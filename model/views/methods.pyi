@@ -188,7 +188,7 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> SweepAnswer:
-        """Move a pose step by step along its directions, or in each dimension (paper, figure 4).
+        """Move a pose step by step along directions or dimensions.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),

@@ -184,7 +184,7 @@ class SweepAnswer(CapsuleAnswer):
 
 
 async def sweep(net: Net, query: SweepQuery, picture: Prepared) -> SweepAnswer:
-    """Move a pose step by step along its directions, or in each dimension (paper, figure 4)."""
+    """Move a pose step by step along directions or dimensions."""
     capsule = (await encode_picture(net, picture)).capsule(query.target)
     plan = query.plan(net.manifest, capsule.label)
     images = plan.on_grid(await net.decode(plan.poses(capsule.pose), capsule.label))
