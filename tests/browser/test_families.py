@@ -20,6 +20,7 @@ from model.bundle.explained import Explained
 from tests.browser.playground import Playground, open_playground
 from tests.browser.test_visitors import HAND_OVER
 from tests.figures import SIZE, draw_explained
+from tests.health import add_health
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def families_url(
     explained = Explained("images of another town", 1200, 0.4, 0.2, {"16": 0.7}, 16)
     write_manifest(shared, replace(Bundle.open(shared).manifest, explained=explained))
     draw_explained(shared)
+    add_health(shared)
     samples = Path(shutil.copytree(colour_bundle_path, folder / "blocks")) / "samples"
     samples.mkdir()
     known = {"label": 0, "class_name": "red", "licence": "yours", "source": "painted"}
@@ -131,12 +133,15 @@ def test_what_a_network_does_not_offer_is_hidden(playground: Playground) -> None
 
 
 def test_the_page_says_what_a_pose_explains_and_what_that_limits(playground: Playground) -> None:
-    """Above the views that need the decoder; others and other networks have no such note."""
+    """In the lens Health; a note is above the views that need the decoder, and above no others."""
     page = playground.page
     choose(playground, "tiny-shared")
+    assert not page.locator("#share").is_visible()
+    playground.open_tab("Health")
     sentence = "A pose of 16 numbers explains 40 % of the variance of 1,200 images of another town."
     shown = page.locator("#share p").first.inner_text().replace("\u00a0", " ")
     assert f"{sentence} PCA of the same class with 16 numbers explains 70 %." == shown
+    playground.open_tab("Pose")
     limits = page.locator("#limits")
     assert "shows little of the image except its class" in limits.inner_text()
     page.get_by_role("tab", name="Rivals").click()
@@ -156,6 +161,7 @@ def test_a_figure_shows_what_a_pose_explains(playground: Playground) -> None:
     """With words for those who do not see it; it opens in its own size, by keyboard too."""
     page = playground.page
     choose(playground, "tiny-shared")
+    playground.open_tab("Health")
     page.locator("#share").scroll_into_view_if_needed()
     image = page.get_by_role("img", name="images, below them their reconstructions from poses")
     page.wait_for_function("() => document.querySelector('#share img').naturalWidth")
@@ -172,17 +178,20 @@ def test_a_figure_shows_what_a_pose_explains(playground: Playground) -> None:
     opened.value.close()
     choose(playground, "tiny-attention")
     choose(playground, "tiny-shared")
+    playground.open_tab("Health")
+    page.locator("#share").scroll_into_view_if_needed()
     page.wait_for_function("() => document.querySelector('#share img').naturalWidth")
     assert 1 == sum("/figures/" in address for address in playground.requests)
 
 
 def test_a_figure_is_asked_for_when_it_comes_into_view(browser: Browser, families_url: str) -> None:
-    """A visitor with a phone who does not scroll does not wait for it, and nothing moves then."""
+    """Who does not open its lens does not wait for it, and nothing moves when it comes."""
     options = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
     with open_playground(browser, families_url, **options) as playground:
         page = playground.page
         choose(playground, "tiny-shared")
         assert [] == [address for address in playground.requests if "/figures/" in address]
+        playground.open_tab("Health")
         below = page.get_by_role("tablist", name="Views")
         place = "element => element.getBoundingClientRect().top + scrollY"
         before = below.evaluate(place)
@@ -198,6 +207,7 @@ def test_a_figure_that_is_gone_leaves_the_sentence(playground: Playground) -> No
     page = playground.page
     page.route("**/figures/*.png", lambda route: route.fulfill(status=422, json={"title": "Gone"}))
     choose(playground, "tiny-shared")
+    playground.open_tab("Health")
     page.locator("#share").scroll_into_view_if_needed()
     page.locator("#share a").wait_for(state="hidden")
     assert "Bottom" not in page.locator("#share").inner_text()
