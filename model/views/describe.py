@@ -131,7 +131,7 @@ def _read(direction: Direction, capsule: Capsule) -> ReadValue:
 def tell(class_name: str, readings: Sequence[ReadValue], measures: Sequence[Measure]) -> str:
     """Say in one sentence what is unusual about an image of a class.
 
-    Values that no measure names, such as a user's own, are told as they are.
+    A value without a measure, such as a column of a user's table, is printed as a number.
     """
     known = {one.name: one for one in measures}
     unusual = [one for one in readings if _is_told(one, named=one.name in known)]

@@ -114,7 +114,7 @@ export function hidePose() {
   raw.hidden = true;
 }
 
-/** A slider, and what it says: of a direction what is asked for, what is drawn and the range of the class. */
+/** A slider. For a direction, it also shows the value asked for, the value measured and the range of the class. */
 function slider(key, name, kind, { vector, reading, unit = "", std = 1, quantiles = [] }) {
   const id = `${kind}-${key}`;
   const reach = REACH[kind];

@@ -33,7 +33,7 @@ def test_a_manifest_survives_its_dictionary(manifest: Manifest) -> None:
 
 
 def test_a_manifest_offers_the_good_directions_of_a_class(manifest: Manifest) -> None:
-    """Of each class its own; one that gives half of what is asked for is not offered."""
+    """Each class has its own directions. A direction that gives half of the change is refused."""
     good, bad = make_direction(7), make_direction(7, "width", got=0.5)
     fitted = replace(manifest, directions=(make_direction(6), bad, good))
     assert [good] == fitted.offered_directions(7)
