@@ -196,9 +196,9 @@ class ViewMethods:
             by: the rows. The default is `direction` where the class has any, unless `dims`,
                 `start`, `stop` or `step` is given.
             dims: dimensions, counted from 0, each once; default: all.
-            start: first delta of a dimension; by default `-0.25`.
-            stop: last delta of a dimension; by default `0.25`.
-            step: distance between two deltas; by default `0.05`.
+            start: first delta of a dimension; by default -0.25.
+            stop: last delta of a dimension; by default 0.25.
+            step: distance between two deltas; by default 0.05.
             target: the label of a class. The default is the class of the longest capsule.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;

@@ -27,6 +27,8 @@ MAX_IMAGES = MAX_POSES
 By = Literal["direction", "dimension"]
 STEPS = (-2.0, -1.6, -1.2, -0.8, -0.4, 0.0, 0.4, 0.8, 1.2, 1.6, 2.0)
 """The steps along a direction, in standard deviations of the class."""
+_START, _STOP, _STEP = -0.25, 0.25, 0.05
+"""The deltas of a dimension, as in the paper (figure 4)."""
 _DECIMALS = 9
 """Steps such as 0.05 add up to round numbers."""
 _GAP = 2
@@ -109,10 +111,14 @@ class SweepQuery(TargetQuery):
         description="Dimensions, counted from 0, each once; default: all.",
         json_schema_extra={"uniqueItems": True},
     )
-    start: Delta = Field(-0.25, description="First delta of a dimension.")
-    stop: Delta = Field(0.25, description="Last delta of a dimension.")
-    step: float = Field(
-        0.05, ge=1e-6, le=2, allow_inf_nan=False, description="Distance between two deltas."
+    start: Delta | None = Field(None, description="First delta of a dimension; by default -0.25.")
+    stop: Delta | None = Field(None, description="Last delta of a dimension; by default 0.25.")
+    step: float | None = Field(
+        None,
+        ge=1e-6,
+        le=2,
+        allow_inf_nan=False,
+        description="Distance between two deltas; by default 0.05.",
     )
     scale: int = Field(2, ge=1, le=8, description=SCALE_TEXT)
 
@@ -125,7 +131,9 @@ class SweepQuery(TargetQuery):
             InvalidParameter: a dimension is out of range or repeated, there are too many poses, or
                 the class has no directions.
         """
-        of_dims = not self.model_fields_set.isdisjoint({"dims", "start", "stop", "step"})
+        # not `model_fields_set`: FastAPI sets every field of a query
+        given = (self.dims, self.start, self.stop, self.step)
+        of_dims = any(value is not None for value in given)
         if self.by == "direction" and of_dims:
             raise InvalidParameter("dims, start, stop and step are of dimensions", parameter="by")
         directions = manifest.offered_directions(label)
@@ -141,7 +149,12 @@ class SweepQuery(TargetQuery):
         if not set(dims) <= set(known) or len(set(dims)) < len(dims):
             raise InvalidParameter(f"dims are 0 to {known[-1]}, each once", parameter="dims")
         try:
-            steps = plan_steps(self.start, self.stop, self.step, rows=len(dims))
+            steps = plan_steps(
+                _START if self.start is None else self.start,
+                _STOP if self.stop is None else self.stop,
+                _STEP if self.step is None else self.step,
+                rows=len(dims),
+            )
         except ValueError as error:
             raise InvalidParameter(str(error), parameter="step") from error
         return sweep_dims(dims, steps, manifest.class_dim)
