@@ -80,9 +80,9 @@ def _modified(path: Path) -> float:
 def _digest() -> str:
     """Of code and versions that decide what is in a bundle.
 
-    `CAPSNET_TEST_BUNDLES=NAME` takes its place, for work that changes nothing in bundles.
+    `KEPT_TEST_BUNDLES=NAME` takes its place, for work that changes nothing in bundles.
     """
-    if chosen := os.environ.get("CAPSNET_TEST_BUNDLES"):
+    if chosen := os.environ.get("KEPT_TEST_BUNDLES"):
         return chosen
     said = hashlib.sha256(sys.version.encode())
     for package in _PACKAGES:

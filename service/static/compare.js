@@ -8,7 +8,7 @@ import { latest } from "./latest.js";
 import { stillBars } from "./lengths.js";
 import { offers } from "./models.js";
 import { complain } from "./notice.js";
-import { sweepTable } from "./sweep.js";
+import { askSweep, sweepTable } from "./sweep.js";
 
 /**
  * @param {any} scene
@@ -50,7 +50,7 @@ async function column(model, { picture, target }, wanted) {
   const [answer, decoded, sweep] = await Promise.all([
     ask("/classify", { query, body: upload(picture), wanted }),
     decodes && ask("/reconstruct", { query: { ...query, target }, body: upload(picture), wanted }),
-    decodes && sweepTable({ model, picture, target }, wanted),
+    decodes && askSweep({ model, picture, target }, wanted),
   ]);
   const [prediction] = answer.predictions;
   const { class_name: name, length } = prediction;
@@ -64,5 +64,5 @@ async function column(model, { picture, target }, wanted) {
     make("p", { class: "quiet" }, decoded ? `class ${decoded.class_name}, mean squared error ${decoded.error.toFixed(3)}` : ""),
     stillBars(model, prediction),
   );
-  return [top, make("div", {}, ...(sweep ? [make("h3", { "aria-hidden": "true" }, `Sweep: ${model.name}`), sweep] : []))];
+  return [top, make("div", {}, ...(sweep ? [make("h3", { "aria-hidden": "true" }, `Sweep: ${model.name}`), sweepTable(sweep, model)] : []))];
 }

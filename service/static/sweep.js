@@ -1,4 +1,4 @@
-/** The paper's grid: every dimension of the pose, moved step by step. */
+/** A grid of moved poses: along directions where the class has any, or in every dimension as in the paper. */
 
 import { ask, upload } from "./api.js";
 import { make, pixels } from "./dom.js";
@@ -11,15 +11,21 @@ const MOST_DIMENSIONS = 23;
 /** @returns {Promise<Node[]>} */
 export async function drawSweep(scene, wanted) {
   const name = scene.model.class_names[scene.target];
-  const lead = `Each row moves the pose of ${name} along one direction, by standard deviations of the class. The outlined column is unchanged.`;
-  return [make("p", { class: "lead" }, lead), explained("sweep"), await sweepTable(scene, wanted)];
+  const sweep = await askSweep(scene, wanted);
+  const row = sweep.by === "direction" ? "along one direction, by standard deviations of the class" : "in one dimension";
+  const lead = `Each row moves the pose of ${name} ${row}. The outlined column is unchanged.`;
+  return [make("p", { class: "lead" }, lead), explained("sweep"), sweepTable(sweep, scene.model)];
 }
 
-/** @returns {Promise<HTMLElement>} */
-export async function sweepTable({ model, picture, target }, wanted) {
-  const step = model.class_dim > MOST_DIMENSIONS ? 0.125 : undefined;
-  const query = { model: model.name, target, step };
-  const sweep = await ask("/sweep", { query, body: upload(picture), wanted });
+/** @returns {Promise<object>} */
+export function askSweep({ model, picture, target }, wanted) {
+  const moves = model.directions.some(({ labels }) => labels.includes(target));
+  const step = !moves && model.class_dim > MOST_DIMENSIONS ? 0.125 : undefined;
+  return ask("/sweep", { query: { model: model.name, target, step }, body: upload(picture), wanted });
+}
+
+/** @returns {HTMLElement} */
+export function sweepTable(sweep, model) {
   const head = sweep.deltas.map((delta) => make("th", { scope: "col" }, signed(delta)));
   const middle = (column) => (sweep.deltas[column] === 0 ? "unmoved" : null);
   const rows = sweep.images.map((images, row) => {
