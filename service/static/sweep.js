@@ -3,6 +3,7 @@
 import { ask, upload } from "./api.js";
 import { make, pixels } from "./dom.js";
 import { explained } from "./explained.js";
+import { directionsOf } from "./models.js";
 import { signed } from "./pose.js";
 
 /** Of larger poses the usual steps would be more pictures than the service draws. */
@@ -19,7 +20,7 @@ export async function drawSweep(scene, wanted) {
 
 /** @returns {Promise<object>} */
 export function askSweep({ model, picture, target }, wanted) {
-  const moves = model.directions.some(({ labels }) => labels.includes(target));
+  const moves = directionsOf(model, target).length > 0;
   const step = !moves && model.class_dim > MOST_DIMENSIONS ? 0.125 : undefined;
   return ask("/sweep", { query: { model: model.name, target, step }, body: upload(picture), wanted });
 }
