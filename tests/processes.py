@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -23,6 +24,8 @@ from model.bundle import MANIFEST
 
 PATIENCE_S = 120
 """How long a test waits for another process, before it fails; machines may be busy."""
+_PORTS = itertools.cycle(range(first := 10_100 + os.getpid() % 220 * 100, first + 100))
+"""Below 32,768, where Linux begins to give ports to programs that name none."""
 Command = Callable[[dict[str, str]], list[str]]
 """Gives what starts the service with some settings."""
 NGINX_CONFIG = Path(__file__).parents[1] / "docker" / "nginx.conf"
@@ -40,11 +43,16 @@ if {WORKER!r} in sys.orig_argv:
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+    """A TCP port that nobody listens on, and that no other call returns.
+
+    The kernel would give one port to two test processes whose services have not bound it yet. So
+    each process counts through a part of the ports that the kernel gives to nobody.
+    """
+    while True:
+        port = next(_PORTS)
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager
