@@ -224,6 +224,23 @@ def test_a_folder_gives_a_file_of_answers(run: Run, folder: Path, tmp_path: Path
     assert scores == pytest.approx([float(row["novelty"]) for row in rows], abs=1e-5)  # two batches
 
 
+def test_a_folder_gives_a_table_of_readings(run: Run, folder: Path, tmp_path: Path) -> None:
+    """One line for each picture, with a column for each reading and its unit."""
+    (folder / "wrong.png").write_text("no picture")
+    table = tmp_path / "readings.csv"
+    result = run("describe", str(folder), "-o", str(table), *LOCAL)
+    assert Exit.REFUSED == result.exit_code
+    assert "1 of " in result.stderr
+    rows = read_csv(table)
+    wrong = [row for row in rows if row["error"]]
+    assert ["wrong.png"] == [Path(row["file"]).name for row in wrong]
+    described = [row for row in rows if not row["error"]]
+    assert described
+    for row in described:
+        assert 0 < float(row["thickness (px)"]) < 10
+        assert row["sentence"].startswith(("a ", "an "))
+
+
 def test_one_bad_picture_of_several_is_named(run: Run, folder: Path, tmp_path: Path) -> None:
     """The others are answered; the exit code says that not all were."""
     (folder / "bad.png").write_bytes(b"no picture")

@@ -112,7 +112,40 @@ def classify(
         raise typer.Exit(Exit.REFUSED)
 
 
-add_views(app, _generated, display.SHOWS, display.show_answer)
+@app.command()
+@asking
+def describe(
+    client: CapsNet,
+    *,
+    pictures: Pictures,
+    target: Annotated[int | None, typer.Option(help="A label; by default the answer's.")] = None,
+    model: Model = None,
+    fit: FitOption = "auto",
+    polarity: PolarityOption = "auto",
+    as_json: AsJson = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a table, readings.csv.")
+    ] = None,
+) -> None:
+    """Describe pictures in words and units: one in detail, several or folders in a table (CSV)."""
+    options = {"target": target, "model": model, "fit": fit, "polarity": polarity}
+    check_either(as_json=as_json, output=output)
+    files = several.find_pictures(pictures)
+    if output is None and (as_json or len(files) == 1):
+        for file in files:
+            answer = client.describe(read(file), **options)
+            if as_json:
+                display.write_json(answer.to_dict())
+            else:
+                display.SHOWS["describe"](answer, None)
+        return
+    asked = several.followed(several.describe_each(client, files, options), len(files))
+    if failed := several.write_readings(output, zip(files, asked, strict=True)):
+        errors.print(f"[red]capsnet:[/] {failed} of {len(files)} pictures have no description")
+        raise typer.Exit(Exit.REFUSED)
+
+
+add_views(app, _generated, display.SHOWS, display.show_answer, but={"describe"})
 
 
 @app.command()

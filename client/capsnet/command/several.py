@@ -6,15 +6,20 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from capsnet._generated import FailedPrediction, Prediction
+from capsnet._generated import DescribeAnswer, FailedPrediction, Prediction
+from capsnet.client import CapsNet
+from capsnet.errors import Problem
+
+T = TypeVar("T")
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".npy"})
 STDIN = Path("-")
@@ -67,12 +72,56 @@ def to_row(path: Path, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def followed(outcomes: Iterable[Outcome], total: int) -> Iterator[Outcome]:
+def describe_each(
+    client: CapsNet, files: Iterable[Path], options: dict[str, Any]
+) -> Iterator[DescribeAnswer | Problem]:
+    """The description of each file in turn, or why it was refused."""
+    for file in files:
+        try:  # noqa: PERF203
+            yield client.describe(file, **options)
+        except Problem as problem:
+            yield problem
+
+
+def write_readings(
+    path: Path | None, answers: Iterable[tuple[Path, DescribeAnswer | Problem]]
+) -> int:
+    """Write one line for each description, to a .csv file or to standard output.
+
+    The two digits of a pair have a line each. Returns how many pictures were refused.
+
+    Raises:
+        ValueError: the file's suffix is another one.
+    """
+    if path and path.suffix != ".csv":
+        raise ValueError(f"readings are written to a .csv file, not {path}")
+    rows: list[dict[str, Any]] = []
+    failed = 0
+    for file, answer in answers:
+        if isinstance(answer, Problem):
+            failed += 1
+            rows.append({"file": str(file), "error": str(answer)})
+            continue
+        for part in filter(None, (answer, answer.second)):
+            row = {"file": str(file), "class_name": part.class_name, "length": part.length}
+            for one in part.readings:
+                row[f"{one.name} ({one.unit})" if one.unit else one.name] = one.value
+            rows.append(row | {"sentence": answer.sentence})
+    names = dict.fromkeys(name for row in rows for name in row)
+    with path.open("w", newline="", encoding="utf-8") if path else nullcontext(sys.stdout) as file:
+        writer = csv.DictWriter(file, list(names), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({name: quote_formula(cell) for name, cell in row.items()})
+    return failed
+
+
+def followed(outcomes: Iterable[T], total: int) -> Iterator[T]:
     """The same, with a progress bar on standard error if that is a terminal."""
     console = Console(stderr=True)
     yield from track(
         outcomes,
-        "classifying",
+        "asking",
         total=total,
         console=console,
         transient=True,

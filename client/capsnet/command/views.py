@@ -44,7 +44,9 @@ _DEFAULTS = {("routing", "detail"): False}
 """Of options; others are the service's."""
 
 
-def add_views(app: typer.Typer, generated: ModuleType, shows: dict[str, Show], show: Show) -> None:
+def add_views(
+    app: typer.Typer, generated: ModuleType, shows: dict[str, Show], show: Show, *, but: set[str]
+) -> None:
     """Add the commands.
 
     Args:
@@ -52,9 +54,10 @@ def add_views(app: typer.Typer, generated: ModuleType, shows: dict[str, Show], s
         generated: what `make generate` wrote.
         shows: displays by hand, by method.
         show: that of all others.
+        but: methods whose commands are written by hand.
     """
     for name in vars(generated.ViewMethods):
-        if not name.startswith("_"):
+        if not name.startswith("_") and name not in but:
             command = _view_command(name, generated, shows.get(name, show))
             app.command(name.replace("_", "-"))(command)
 
