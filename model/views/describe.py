@@ -131,15 +131,30 @@ def _read(direction: Direction, capsule: Capsule) -> ReadValue:
 def tell(class_name: str, readings: Sequence[ReadValue], measures: Sequence[Measure]) -> str:
     """Say in one sentence what is unusual about an image of a class.
 
-    A value without a measure, such as a column of a user's table, is printed as a number.
+    A value without a measure, such as a column of a user's table, is printed as a number. An angle
+    that is read by its sine and its cosine is told in degrees.
     """
     known = {one.name: one for one in measures}
+    angles, readings = _join_angles(readings)
     unusual = [one for one in readings if _is_told(one, named=one.name in known)]
     unusual = sorted(unusual, key=lambda one: -abs(one.percentile - 50))[:_MOST_TOLD]
     parts = [_phrase(one, known.get(one.name), class_name) for one in readings if one in unusual]
+    parts += angles
     article = "an" if class_name[0].lower() in "aeiou8" else "a"
-    told = ", ".join(parts) or "ordinary for its class" if readings else ""
+    told = ", ".join(parts) or "ordinary for its class" if readings or angles else ""
     return f"{article} {class_name}" + f", {told}" * bool(told)
+
+
+def _join_angles(readings: Sequence[ReadValue]) -> tuple[list[str], list[ReadValue]]:
+    """Phrases of angles, and the readings that are no sine or cosine."""
+    values = {one.name: one.value for one in readings}
+    phrases = []
+    for name, sine in values.items():
+        angle = name.removesuffix("-sine")
+        cosine = values.get(f"{angle}-cosine")
+        if angle != name and cosine is not None:
+            phrases.append(f"{angle} {math.degrees(math.atan2(sine, cosine)) % 360:.0f} degrees")
+    return phrases, [one for one in readings if not one.name.endswith(("-sine", "-cosine"))]
 
 
 def _is_told(one: ReadValue, *, named: bool) -> bool:
@@ -153,7 +168,9 @@ def _phrase(one: ReadValue, measure: Measure | None, class_name: str) -> str:
     amount = f"{_round(one.value)} {one.unit}".rstrip()
     if one.name == "slant":
         side = "right" if one.value >= 0 else "left"
-        return f"slanted {abs(one.value):.0f} degrees to the {side}"
+        amount = round(abs(one.value))
+        unit = "degree" if amount == 1 else "degrees"
+        return f"slanted {amount} {unit} to the {side}"
     if one.name in _PLACES:
         side = _PLACES[one.name][one.value < 0]
         return f"{abs(one.value):.1f} px {side} the middle"

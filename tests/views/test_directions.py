@@ -168,6 +168,11 @@ def reading(name: str, value: float, percentile: float, unit: str = "px") -> Rea
         ([reading("height", 20.4, 95)], "a 5, tall (20 px, taller than 95 % of fives)"),
         ([reading("height", 18, 50), reading("down", 0.3, 95)], "a 5, ordinary for its class"),
         ([reading("down", -1.5, 30)], "a 5, 1.5 px above the middle"),
+        ([reading("slant", -1, 85, "degrees")], "a 5, slanted 1 degree to the left"),
+        (
+            [reading("turn-sine", -0.5, 50, ""), reading("turn-cosine", 0, 50, "")],
+            "a 5, turn 270 degrees",
+        ),
         ([], "a 5"),
     ],
 )
