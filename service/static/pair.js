@@ -6,14 +6,20 @@ import { paint } from "./colour.js";
 import { make, pixels, show } from "./dom.js";
 import { explained } from "./explained.js";
 import { latest } from "./latest.js";
-import { calm } from "./notice.js";
+import { directionsOf } from "./models.js";
+import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
+import { amount } from "./pose.js";
 import { DIGITS } from "./samples.js";
 import { routingSwitch } from "./switch.js";
 import { varianceFigure } from "./variance.js";
 
 const OPENING = ["mnist-3", "mnist-5"];
 const ORDINALS = ["first", "second"];
+/** The directions that each digit can be moved along. */
+const SLIDERS = 3;
+/** How far: standard deviations of the class. */
+const REACH = 2;
 
 /**
  * @param {HTMLElement} panel
@@ -52,14 +58,18 @@ export function pairPads(panel, { models, fail }) {
     const overlay = await ask("/overlay", { query, body: upload(...pictures), accept: "image/png", wanted });
     URL.revokeObjectURL(image.src);
     show(image, URL.createObjectURL(overlay), "both digits in one picture");
-    const [answer, alone] = await Promise.all([
+    const describes = model.directions.length > 0;
+    const [answer, alone, described] = await Promise.all([
       ask("/segment", { query: { model: model.name }, body: upload(overlay), wanted }),
       reader ? ask("/classify", { query: { model: reader.name }, body: upload(...pictures), wanted }) : { predictions: [] },
+      describes && ask("/describe", { query: { model: model.name }, body: upload(overlay), wanted }),
     ]);
     calm();
     const names = alone.predictions.map((one) => one.class_name);
     const twice = names.length && names[0] === names[1] ? [make("p", { class: "lead finding" }, sameTwice(names[0]))] : [];
-    result.replaceChildren(...twice, ...(await apart(inOrder(answer, names), names)));
+    const found = await apart(inOrder(answer, names), names, (segment, place, canvas) => sliders(model, overlay, { segment, place, canvas }));
+    const sentence = described ? [make("p", { class: "lead told" }, described.sentence)] : [];
+    result.replaceChildren(...twice, ...sentence, ...found);
     routing.replaceChildren(routingSwitch(model, overlay));
   }
 
@@ -151,7 +161,33 @@ function sameTwice(name) {
   return `Both pictures show a ${name}, but the network has one capsule for ${name}. It cannot find the same digit twice: the other result is its next best class, which may explain the strokes well and still be wrong.`;
 }
 
-async function apart({ segments, explained_ink: covered }, names) {
+/** Sliders that move the pose of one of the digits: its picture follows, and the value that is measured on it. */
+function sliders(model, overlay, { segment, place, canvas }) {
+  const rows = directionsOf(model, segment.label).slice(0, SLIDERS).map((one) => {
+    const id = `${ORDINALS[place]}-${one.name}`;
+    const value = make("output", { for: id });
+    const reach = REACH * one.std;
+    const input = make("input", { type: "range", id, min: -reach, max: reach, step: reach / 20, value: 0 });
+    const draw = latest(async (_, wanted) => {
+      const query = { model: model.name, target: segment.label, direction: one.name, delta: input.value };
+      const { perturbed, value: told } = await ask("/perturb", { query, body: upload(overlay), wanted });
+      const drawn = told.measured === null ? "" : `, drawn ${amount(told.measured)}`;
+      value.textContent = `${amount(told.asked)}${drawn} ${one.unit}`.trim();
+      const painted = await paint([perturbed], place);
+      canvas.width = painted.width;
+      canvas.height = painted.height;
+      canvas.getContext("2d").drawImage(painted, 0, 0);
+    }, complain);
+    input.addEventListener("input", () => {
+      for (const other of rows) if (other.input !== input) other.input.value = "0";
+      draw();
+    });
+    return { input, element: make("div", { class: "slider" }, make("label", { for: id }, one.name), value, input) };
+  });
+  return rows.map(({ element }) => element);
+}
+
+async function apart({ segments, explained_ink: covered }, names, move) {
   const pictures = await Promise.all(segments.map((one, place) => paint([one.reconstruction], place)));
   const both = await paint(segments.map((one) => one.reconstruction), 0);
   both.setAttribute("aria-label", "both digits, each in its colour");
@@ -162,7 +198,8 @@ async function apart({ segments, explained_ink: covered }, names) {
       pictures[place].setAttribute("aria-label", `the ${one.class_name}, reconstructed`);
       const found = names[place] === one.class_name ? [`the ${ORDINALS[place]} digit`] : names.length ? ["found in neither picture on its own"] : [];
       const shares = [`length ${one.length.toFixed(2)}`, `${Math.round(100 * one.ink_share)} % of the strokes`];
-      return figure(pictures[place], make("strong", {}, one.class_name), [...found, ...shares], one);
+      const moved = make("div", { class: "sliders" }, ...move(one, place, pictures[place]));
+      return figure(pictures[place], make("strong", {}, one.class_name), [...found, ...shares], { ...one, moved });
     }),
   ];
 }
@@ -170,7 +207,7 @@ async function apart({ segments, explained_ink: covered }, names) {
 function figure(canvas, title, facts, segment) {
   const lines = facts.map((fact) => make("span", { class: "quiet" }, fact));
   const mask = segment
-    ? [make("div", { class: "mask" }, make("div", { class: "paper" }, pixels(segment.mask)), make("span", { class: "quiet" }, `strokes of the ${segment.class_name}`))]
+    ? [segment.moved, make("div", { class: "mask" }, make("div", { class: "paper" }, pixels(segment.mask)), make("span", { class: "quiet" }, `strokes of the ${segment.class_name}`))]
     : [];
   return make("figure", {}, make("div", { class: "night" }, canvas), make("figcaption", {}, title, ...lines), ...mask);
 }

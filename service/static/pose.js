@@ -26,17 +26,13 @@ const further = make("div", { class: "sliders" });
 const grid = make("div", { class: "sliders" });
 const raw = make("details", {}, make("summary", {}, "The numbers of the pose"), grid);
 const reset = make("button", { type: "button", disabled: true, onclick: () => resetPose() }, "Reset");
+const beside = make("div", {}, preamble, reset);
 panel.append(
   make(
     "div",
     { class: "bench" },
-    make(
-      "div",
-      { class: "reading" },
-      lead,
-      explained("pose"),
-    ),
-    make("div", { class: "preview" }, make("div", { class: "paper" }, preview), make("div", {}, preamble, reset)),
+    make("div", { class: "reading" }, lead, explained("pose")),
+    make("div", { class: "preview" }, make("div", { class: "paper" }, preview), beside),
     further,
     raw,
   ),
@@ -58,7 +54,9 @@ export function showPose(pose, directions, draw) {
   const own = pose.map((_, dim) => slider(String(dim), `dimension ${dim}`, "dimension", { vector: pose.map((__, place) => Number(place === dim)) }));
   current = { pose, draw, sliders: [...along, ...own] };
   for (const one of current.sliders) one.input.value = moved.get(one.key) ?? 0;
-  first.replaceChildren(...along.slice(0, FIRST).map((one) => one.element));
+  const near = along.slice(0, FIRST).map((one) => one.element);
+  first.replaceChildren(...near);
+  (near.length ? first : beside).append(reset);
   further.replaceChildren(...along.slice(FIRST).map((one) => one.element));
   grid.replaceChildren(...own.map((one) => one.element));
   lead.textContent = along.length ? ALONG_DIRECTIONS : ONE_NUMBER;
@@ -148,7 +146,7 @@ function add(pose, { vector }, by) {
 }
 
 /** A value in two or three digits, with its unit. */
-function amount(value, unit = "") {
+export function amount(value, unit = "") {
   const digits = Math.abs(value) >= 10 ? 0 : Math.abs(value) >= 1 ? 1 : 2;
   return `${value.toFixed(digits)} ${unit}`.trim().replace("-", "−");
 }

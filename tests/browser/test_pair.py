@@ -137,6 +137,12 @@ def test_shipped_networks_name_both_samples(browser: Browser, name: str) -> None
         assert ["strokes of the 3", "strokes of the 5"] == (
             page.locator("#pair .mask span").all_inner_texts()
         )
+        assert page.locator("#pair .told").inner_text().startswith("a 3")
+        three = page.locator("#pair .apart figure").nth(1)
+        before = three.locator("canvas").screenshot()
+        three.get_by_label("thickness").press("End")
+        page.locator("output[for=first-thickness]", has_text="drawn").wait_for()
+        assert before != three.locator("canvas").screenshot()
         playground.take_sample(3, SECOND)
         page.get_by_text("Both pictures show a 3, but the network has one capsule").wait_for()
         assert "in neither picture" in facts.nth(2).inner_text()
