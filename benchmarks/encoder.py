@@ -31,7 +31,6 @@ from training.recipes import PRESETS
 SIZES: dict[str, Any] = {
     "full": PRESETS["mnist"].network,
     "compact": PRESETS["mnist-compact"].network,
-    "clothes": PRESETS["fashion-mnist-compact"].network,
 }
 BASELINE = "straightforward.onnx"
 TOLERANCE = 1e-4

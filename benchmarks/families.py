@@ -23,6 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.encoder import caller, choose_repeats, seconds
 from benchmarks.training import WARM_UP_STEPS, draw_noise
 from model.capsnet import Network, build
+from model.capsnet.baseline import BaselineConfig
 from model.capsnet.winograd import WinogradConv2d
 from model.runtime.cpu import open_session
 from model.runtime.runtime import BATCH_ROWS
@@ -39,7 +40,7 @@ from training.trainer import Trainer
 REFERENCE = "paper's CapsNet"
 RECIPES: dict[str, Recipe] = {
     REFERENCE: PRESETS["mnist"],
-    "paper's CNN": PRESETS["mnist-baseline"],
+    "paper's CNN": plain(PRESETS["mnist"], BaselineConfig()),
     "baseline CNN": CNN,
     "dynamic": DIGITS,
     "attention": ATTENTION,

@@ -134,7 +134,7 @@ def cnn(recipe: Recipe, stem: tuple[StemLayer, ...], **changes: Any) -> Recipe:
     """A convolutional network by the optimiser and augmentation of a recipe for capsules."""
     head: dict[str, Any] = {"batch_norm": True, "norm_first": True, "gather": "mean"} | changes
     return plain(
-        replace(recipe, muon_votes=0.0, votes="float32"),
+        replace(recipe, muon_votes=0.0),
         sizes(recipe, HeadConfig, **head | {"stem": stem}),
     )
 

@@ -26,7 +26,7 @@ _DRAWN_PX, _FEW = 64, 8
 _WHOLE_PX, _MIN_SHARE = 96, 0.25
 """Of images with more pixels along the longer side, a smaller share of each batch is reconstructed,
 though at least this one, unless the recipe says less."""
-_LENGTHS_PX = ("shift_px", "erase_px", "cutout_px")
+_LENGTHS_PX = ("shift_px", "cutout_px")
 
 
 def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:

@@ -79,21 +79,6 @@ def reconstruction_loss(reconstructions: Tensor, images: Tensor) -> Tensor:
     return functional.mse_loss(reconstructions, images)
 
 
-def norm_cross_entropy(norms: Tensor, present: Tensor, *, smoothing: float) -> Tensor:
-    """Compute the softmax cross-entropy of capsule norms before their squash.
-
-    Its gradient does not vanish where the margin loss is satisfied. Labels are smoothed (Szegedy
-    et al. 2016, "Rethinking the Inception Architecture", section 7).
-
-    Args:
-        norms: (N, K), non-negative.
-        present: (N, K), 1 where the class is present; each of L present classes gets 1 / L.
-        smoothing: share of each target that is spread over all classes.
-    """
-    targets = present / present.sum(dim=1, keepdim=True)
-    return functional.cross_entropy(norms, targets, label_smoothing=smoothing)
-
-
 def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """The recipe's loss of presence (N, K), what is present (N, K) and the step, a scalar.
 
@@ -112,10 +97,6 @@ def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Te
 
 
 def total_loss(losses: Mapping[str, Tensor], recipe: Recipe) -> Tensor:
-    """The weighted sum of all terms."""
-    weights = {
-        "reconstruction": recipe.mse_weight,
-        "rival_reconstruction": recipe.mse_weight * recipe.rival_share,
-        "norm_cross_entropy": recipe.cross_entropy_weight,
-    }
+    """The sum of all terms, of which the reconstruction has the recipe's weight."""
+    weights = {"reconstruction": recipe.mse_weight}
     return torch.stack([weights.get(name, 1.0) * loss for name, loss in losses.items()]).sum()

@@ -15,6 +15,8 @@ _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """The coefficients a, b, c of x <- a x + b x^3 + c x^5: singular values end near 0.7 to 1.2, fast.
 """
 _ITERATIONS = 5
+_MOMENTUM = 0.95
+"""Nesterov's."""
 _LEAST_BFLOAT16 = 64
 """The number of columns from which products are faster in bfloat16."""
 FREE_RATE = 0.04
@@ -31,7 +33,6 @@ class Muon(torch.optim.Optimizer):
     Args:
         matrices: the classes of each weight: K for transformation matrices, whose last axis is
             K * D; 0 marks a convolution.
-        momentum: Nesterov momentum.
         normalised: weights that are scaled back to their first norm after each step. Their
             direction alone is learnt, so that the rate means the same throughout a training.
         free_factor: the factor of the rate of convolutions that are not normalised.
@@ -41,7 +42,6 @@ class Muon(torch.optim.Optimizer):
         self,
         matrices: Mapping[Tensor, int],
         *,
-        momentum: float,
         normalised: Collection[Tensor] = (),
         free_factor: float = 1.0,
     ) -> None:
@@ -56,7 +56,7 @@ class Muon(torch.optim.Optimizer):
             }
             for kind in sorted(set(kinds.values()))
         ]
-        super().__init__(groups, {"lr": 0.0, "decay": 0.0, "momentum": momentum})
+        super().__init__(groups, {"lr": 0.0, "decay": 0.0})
 
     def set_rates(self, *, convolutions: float, votes: float, decay: float = 0.0) -> None:
         """Set the learning rates of the next step, and the share that each weight loses in it."""
@@ -76,8 +76,8 @@ class Muon(torch.optim.Optimizer):
                     state["momentum"] = torch.zeros_like(weight.grad)
                     if group["normalised"]:
                         state["norm"] = weight.norm()
-                state["momentum"].lerp_(weight.grad, 1 - group["momentum"])
-                ahead = weight.grad.lerp(state["momentum"], group["momentum"])
+                state["momentum"].lerp_(weight.grad, 1 - _MOMENTUM)
+                ahead = weight.grad.lerp(state["momentum"], _MOMENTUM)
                 weight.mul_(1 - group["decay"])
                 weight.sub_(_step(ahead, group["count"]) * group["lr"])
                 if group["normalised"]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, field, replace
-from math import prod
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -25,7 +24,6 @@ from pydantic.dataclasses import dataclass
 from model.bundle import Bundle, BundleError
 from model.bundle.manifest import SHOWN
 from model.capsnet.attention import AttentionConfig
-from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.families import (
     FAMILIES,
@@ -89,13 +87,6 @@ class Recipe(Augmentation):
     images of any size; zero trains no decoder. Sabour 2017 sums over 28 x 28 pixels: 0.392."""
     reconstruction_share: _Part = 1.0
     """Share of each batch that is reconstructed; less saves time."""
-    rival_share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Weight, as a share of `mse_weight`, of the reconstruction of each image from one absent class
-    as well; zero leaves what absent classes draw to chance."""
-    cross_entropy_weight: NonNegativeFloat = 0.0
-    """Weight of the cross-entropy of the norms before the squash, next to the margin loss."""
-    label_smoothing: _Decay = 0.0
-    """Share of each target of that cross-entropy that is spread over all classes."""
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled weight decay (Loshchilov and Hutter 2019): each step subtracts this times Adam's
     rate from every matrix and kernel, those of Muon too; biases and norms do not decay."""
@@ -108,8 +99,6 @@ class Recipe(Augmentation):
     """Parts of the network, such as `stem` or `classes.weight`, that are not trained."""
     pretrained: str = ""
     """The origin and licence of the published weights that a pretrained stem starts from."""
-    pretrained_rate: NonNegativeFloat = 0.0
-    """The rate of the pretrained layers, as a factor of Adam's; zero freezes them."""
     epochs: PositiveFloat = 30.0
     """Passes over the training images; for pairs, one epoch is 100,000 pairs."""
     learning_rate: PositiveFloat = 1e-3
@@ -117,7 +106,6 @@ class Recipe(Augmentation):
     muon_rate: NonNegativeFloat = 0.0
     """Peak learning rate of Muon, for convolutions with several input channels; zero leaves them to
     Adam. It has Adam's schedule: see `training.muon`."""
-    muon_momentum: _Decay = 0.95
     muon_normalised: bool = False
     """After each step, Muon scales the kernels of the stem back to the norm that they began with
     (as airbench does); batch normalisation must follow them."""
@@ -125,17 +113,12 @@ class Recipe(Augmentation):
     """Muon's rate for the transformation matrices of dynamic and self-attention routing: a factor
     of Adam's rate, unlike `muon_rate`; zero leaves them to Adam."""
     schedule: Schedule = "cosine"
-    """Cosine falls to zero at the last step; exponential multiplies by `decay_rate`."""
-    decay_rate: _Part = 0.96
-    decay_steps: PositiveInt = 2000
+    """Cosine falls to zero at the last step; exponential loses 4 % every 2,000 steps."""
     warmup_steps: NonNegativeInt = 0
     """Steps over which the rate rises from zero, at most a tenth of the run."""
     convolutions: Precision = "float32"
     """Data type of convolutions (and a baseline's linear layers) in training, on a CPU with
     instructions for bfloat16; on other CPUs it is float32, on a GPU always bfloat16."""
-    votes: Precision = "float32"
-    """Data type of products with the transformation matrices in training, in networks with dynamic
-    or self-attention routing; in others it is float32."""
     decoder: Precision = "float32"
     """Data type of the decoder in training, on a CPU with instructions for bfloat16."""
     average_decay: _Decay = 0.0
@@ -150,10 +133,6 @@ class Recipe(Augmentation):
     def __post_init__(self) -> None:
         if self.loss == "cross-entropy" and not self.network.has_logits:
             raise ValueError("cross-entropy is a baseline's loss; others have margin or spread")
-        if self.cross_entropy_weight and (self.loss != "margin" or not self.network.has_norms):
-            raise ValueError(
-                "cross_entropy_weight is for the margin loss of dynamic and self-attention routing"
-            )
         channels = self.network.channels
         shown = self.shown_channels
         others = channels not in (1, SHOWN)  # a folder sets its own number of channels
@@ -167,14 +146,12 @@ class Recipe(Augmentation):
         factored = isinstance(self.network, DynamicConfig | AttentionConfig)
         if self.muon_normalised and not isinstance(self.network, AttentionConfig):
             raise ValueError("muon_normalised is for self-attention routing")
-        if not factored and (self.votes != "float32" or self.muon_votes):
-            raise ValueError("votes and muon_votes are for dynamic and self-attention routing")
+        if not factored and self.muon_votes:
+            raise ValueError("muon_votes is for dynamic and self-attention routing")
 
     def _check_pairs(self) -> None:
-        if self.rival_share:
-            raise ValueError("rival_share is for images of one class: pairs have two")
-        if self.flip or self.erase_px or self.cutout_px or self.pad != "zero":
-            raise ValueError("pairs allow no flip, erase_px or cutout_px, and pad must be zero")
+        if self.flip or self.distorts or self.cutout_px or self.pad != "zero":
+            raise ValueError("pairs allow no flip, distortion or cutout, and pad must be zero")
         if self.loss == "spread":
             raise ValueError("the spread loss is for one class in an image: pairs have two")
         if self.network.height != self.network.width:
@@ -188,15 +165,14 @@ class Recipe(Augmentation):
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Read what `to_dict` wrote.
 
+        Settings that this trainer does not have are left out.
+
         Raises:
-            ValueError: a key is unknown or a value of another type or out of range.
+            ValueError: a value is of another type or out of range.
         """
-        network = config_from_dict(values["network"])
-        values = {**values, "network": network}
-        if "reconstruction_weight" in values:  # of the sum over pixels, in older bundles
-            values["mse_weight"] = values.pop("reconstruction_weight") * prod(network.image_shape)
+        known = {name: values[name] for name in values.keys() & cls.__dataclass_fields__.keys()}
         try:
-            return cls(**values)
+            return cls(**known | {"network": config_from_dict(values["network"])})
         except ValidationError as error:
             raise ValueError(explain(error)) from error
 
@@ -290,19 +266,6 @@ _DRAWN: dict[str, Any] = {
 """Ten times the paper's weight of the reconstruction draws more of the image and costs digits and
 clothes no errors. A quarter of each batch is enough, because decoding takes most of the time."""
 _UP: dict[str, Any] = {"decoder_hidden": (256,), "decoder_channels": (64, 32, 16)}
-_CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True}
-_MNIST = Recipe("mnist", epochs=100, warmup_steps=500, **_DISTORTED)
-_COMPACT = DynamicConfig(
-    stem=(Conv(64, 9, 2),), primary_types=8, primary_kernel=5, primary_stride=1
-)
-_MNIST_COMPACT = replace(
-    _MNIST,
-    name="mnist-compact",
-    network=replace(_COMPACT, **_UP),
-    epochs=30,
-    **_BATCH_64,
-    **_DRAWN,
-)
 _ATTENTION = Recipe(
     "mnist-attention",
     network=AttentionConfig(**_UP),
@@ -313,15 +276,6 @@ _ATTENTION = Recipe(
     **_DISTORTED,
     **_BFLOAT16,
     **_AVERAGED,
-)
-_MULTIMNIST = Recipe(
-    "multimnist",
-    task="pairs",
-    network=DynamicConfig(height=36, width=36),
-    epochs=300,
-    warmup_steps=500,
-    shift_px=4,
-    mse_weight=0.0005 * 36 * 36,
 )
 
 
@@ -383,24 +337,16 @@ _PICTURES = Recipe(
 )
 
 _PRESETS = (
-    _MNIST,
-    _MNIST_COMPACT,
-    _MULTIMNIST,
-    replace(
-        _MULTIMNIST,
-        name="multimnist-compact",
-        network=replace(_COMPACT, height=36, width=36),
+    Recipe("mnist", epochs=100, warmup_steps=500, **_DISTORTED),
+    Recipe(
+        "mnist-compact",
+        network=DynamicConfig(
+            stem=(Conv(64, 9, 2),), primary_types=8, primary_kernel=5, primary_stride=1, **_UP
+        ),
         epochs=30,
+        **_DRAWN,
         **_BATCH_64,
-    ),
-    replace(_MNIST, name="fashion-mnist", **_CLOTHES, **_UNDISTORTED, **_AVERAGED),
-    replace(
-        _MNIST_COMPACT,
-        name="fashion-mnist-compact",
-        network=DynamicConfig(stem=(Conv(64, 9),), primary_types=8, **_UP),
-        **_CLOTHES,
-        **_UNDISTORTED,
-        **_AVERAGED,
+        **_DISTORTED,
     ),
     Recipe("mnist-paper", epochs=640, schedule="exponential"),
     Recipe(
@@ -435,6 +381,7 @@ _PRESETS = (
     replace(
         _ATTENTION,
         name="fashion-mnist-attention",
+        dataset="fashion-mnist",
         network=AttentionConfig(
             stem=_pooled(48, 160, 192), norm_first=True, primary="spatial", **_UP
         ),
@@ -442,13 +389,12 @@ _PRESETS = (
         batch_size=500,
         learning_rate=3e-3,
         pad="reflect",
+        flip=True,
         flip_alternates=True,
         cutout_px=8,
         muon_rate=0.08,
         muon_normalised=True,
         weight_decay=0.05,
-        **_DRAWN | {"mse_weight": 8.0, "reconstruction_share": 0.5},
-        **_CLOTHES,
         **_UNDISTORTED,
     ),
     replace(
@@ -517,22 +463,6 @@ _PRESETS = (
         **_BATCH_64,
         **_BFLOAT16,
         **_AVERAGED,
-    ),
-    replace(_MNIST, name="mnist-baseline", network=BaselineConfig(), loss="cross-entropy"),
-    replace(
-        _MULTIMNIST,
-        name="multimnist-baseline",
-        network=BaselineConfig(
-            height=36,
-            width=36,
-            convs=(512, 256),
-            kernels=(9, 5),
-            pooling=True,
-            hidden=(1024,),
-            dropout=0,
-            multi_label=True,
-        ),
-        loss="cross-entropy",
     ),
 )
 PRESETS = {recipe.name: recipe for recipe in _PRESETS}

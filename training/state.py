@@ -25,7 +25,6 @@ from model.capsnet import Network, build
 from model.capsnet.codes import fit_codes
 from model.capsnet.pretrained import PretrainedNetwork
 from model.capsnet.stem import fit_whitening
-from model.capsnet.votes import Votes
 from model.capsnet.weights import read
 from model.preprocess import WHITE
 from training.data.augment import moved_copies
@@ -228,18 +227,14 @@ class TrainingState:
         torch.manual_seed(plan.seed)
         self.network = build(recipe.network).to(device)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        for module in self.network.modules():
-            if isinstance(module, Votes):
-                module.training_dtype = getattr(torch, recipe.votes)
         if plan.weights:
             load_weights(self.network, plan.weights)
-        pretrained = {
-            name: part
+        pretrained = [
+            name
             for name, part in self.network.named_modules()
             if isinstance(part, PretrainedNetwork)
-        }
-        fixed = () if recipe.pretrained_rate else tuple(pretrained)
-        self._frozen = freeze(self.network, (*recipe.frozen, *fixed))
+        ]
+        self._frozen = freeze(self.network, (*recipe.frozen, *pretrained))
         count = len(plan.training.labels)
         evenly = np.arange(min(count, _WHITENED)) * count // min(count, _WHITENED)
         some = plan.training.images[evenly]
@@ -249,23 +244,14 @@ class TrainingState:
         matrices = matrices_of(
             self.network, convolutions=recipe.muon_rate > 0, votes=recipe.muon_votes > 0
         )
-        trained = [weight for weight in self.network.parameters() if weight.requires_grad]
-        slow = [
-            weight
-            for part in pretrained.values()
-            for weight in part.parameters()
-            if weight.requires_grad
-        ]
-        for weight in slow:
-            matrices.pop(weight, None)
-        quick = [weight for weight in trained if weight not in {*matrices, *slow}]
         self.muon = self._make_muon(matrices) if matrices else None
-        groups = _groups(quick, weight_decay=recipe.weight_decay)
-        if slow:
-            own = _groups(slow, weight_decay=recipe.weight_decay)
-            groups += [group | {"factor": recipe.pretrained_rate} for group in own]
+        by_adam = [
+            weight
+            for weight in self.network.parameters()
+            if weight.requires_grad and weight not in matrices
+        ]
         self.optimiser = torch.optim.AdamW(
-            groups,
+            _groups(by_adam, weight_decay=recipe.weight_decay),
             lr=recipe.learning_rate,
             eps=1e-8,
             weight_decay=0.0,
@@ -295,11 +281,10 @@ class TrainingState:
         """
         recipe = self._plan.recipe
         if not recipe.muon_normalised:
-            return Muon(matrices, momentum=recipe.muon_momentum)
+            return Muon(matrices)
         stem = {*self.network.get_submodule("stem").parameters()}
         return Muon(
             matrices,
-            momentum=recipe.muon_momentum,
             normalised=[weight for weight in matrices if weight in stem],
             free_factor=min(1.0, FREE_RATE / recipe.muon_rate) if recipe.muon_rate else 1.0,
         )
@@ -326,7 +311,7 @@ class TrainingState:
         `rate` is Adam's; Muon's follow it.
         """
         for group in self.optimiser.param_groups:
-            set_rate(group, "lr", rate * group.get("factor", 1.0))
+            set_rate(group, "lr", rate)
         if self._average is not None:
             self._average.set_share(self.run.steps)
         if self.muon is not None:

@@ -19,12 +19,7 @@ from training.data.augment import BatchStream, RowStream
 from training.data.datasets import Examples
 from training.data.pairs import PairStream, validation_pairs
 from training.device import convolution_precision, has_bfloat16
-from training.losses import (
-    Losses,
-    classification_loss,
-    norm_cross_entropy,
-    reconstruction_loss,
-)
+from training.losses import Losses, classification_loss, reconstruction_loss
 from training.recipes import Recipe, TaskName
 
 PREVIEW = "preview.png"
@@ -71,19 +66,10 @@ class Task(ABC):
                 scores, poses = network(images)
         present = torch.zeros_like(scores).scatter_(1, labels, 1)
         losses: Losses = {recipe.loss: self._classify(scores, present, step)}
-        if recipe.cross_entropy_weight:
-            losses["norm_cross_entropy"] = norm_cross_entropy(
-                network.norms(scores), present, smoothing=recipe.label_smoothing
-            )
         if recipe.mse_weight and "decode" in family_of(recipe.network).offers:
             count = math.ceil(recipe.reconstruction_share * len(labels))
             shown, poses = targets[:count], poses[:count]
             losses["reconstruction"] = self._reconstruct(network, poses, labels[:count], shown)
-            if recipe.rival_share:
-                others = torch.randint(1, present.shape[1], (count, 1), device=labels.device)
-                rivals = (labels[:count] + others) % present.shape[1]
-                loss = self._reconstruct(network, poses, rivals, shown)
-                losses["rival_reconstruction"] = loss
         return losses
 
     def _reconstruct(

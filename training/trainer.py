@@ -28,6 +28,8 @@ MIN_STEPS = 25
 """The fewest steps between validations where the best weights are kept: epochs may have fewer."""
 FITTED, FITTED_AT_END = 256, 2048
 """About the number of images to which the statistics of averaged weights are fitted."""
+_DECAY, _DECAY_STEPS = 0.96, 2000
+"""The factor of the exponential schedule, by so many steps."""
 _ALONE = Processes()
 
 
@@ -274,7 +276,7 @@ def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:
     warmup_steps = min(recipe.warmup_steps, total // 10)
     warmup = min(1.0, (step + 1) / warmup_steps) if warmup_steps else 1.0
     if recipe.schedule == "exponential":
-        decay = math.pow(recipe.decay_rate, step / recipe.decay_steps)
+        decay = math.pow(_DECAY, step / _DECAY_STEPS)
     else:
         decay = 0.5 * (1 + math.cos(math.pi * step / total))
     return recipe.learning_rate * warmup * decay

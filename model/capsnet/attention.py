@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from model.capsnet.codes import ClassCodes
 from model.capsnet.decoder import build_decoder
 from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.routing import attention
-from model.capsnet.squash import length, squash_exponential, unsquash_exponential
+from model.capsnet.squash import length, squash_exponential
 from model.capsnet.stem import (
     Conv,
     Geometry,
@@ -36,8 +36,6 @@ same scale for any number of them and does not saturate the squash."""
 @dataclass(frozen=True)
 class AttentionConfig(NetworkConfig):
     """Sizes of a network with self-attention routing; the defaults are the paper's for MNIST."""
-
-    has_norms: ClassVar[bool] = True
 
     stem: tuple[StemLayer, ...] = (Conv(32, 5), Conv(64, 3), Conv(64, 3), Conv(128, 3, 2))
     norm_first: bool = False
@@ -149,10 +147,6 @@ class AttentionCapsNet(Network):
             if isinstance(self.decoder, ClassCodes):
                 poses = self.decoder.poses(lengths, images)
             return Encoding(lengths, poses)
-
-    def norms(self, presence: Tensor) -> Tensor:
-        """Return the norms (N, K) before the squash, of lengths (N, K)."""
-        return unsquash_exponential(presence)
 
     def trace(self, images: Tensor) -> Trace[Tensor]:
         """Encode images (N, C, H, W) and keep the one iteration of routing."""

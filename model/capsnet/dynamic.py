@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from model.bundle import Layer
 from model.capsnet.decoder import build_decoder
 from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.routing import by_agreement
-from model.capsnet.squash import length, squash, unsquash
+from model.capsnet.squash import length, squash
 from model.capsnet.stem import (
     Conv,
     Geometry,
@@ -36,8 +36,6 @@ where more than 288 capsules vote."""
 @dataclass(frozen=True)
 class DynamicConfig(NetworkConfig):
     """Sizes of a network with dynamic routing; the defaults are the paper's MNIST network."""
-
-    has_norms: ClassVar[bool] = True
 
     stem: tuple[StemLayer, ...] = (Conv(256, 9),)
     batch_norm: bool = False
@@ -143,10 +141,6 @@ class DynamicCapsNet(Network):
             votes = self.votes.factored(primary) if self.training else self.votes(primary)
             poses = self.routing(votes, self.class_bias)
             return Encoding(length(poses), poses)
-
-    def norms(self, presence: Tensor) -> Tensor:
-        """Return the norms (N, K) before the squash, of lengths (N, K)."""
-        return unsquash(presence)
 
     def trace(self, images: Tensor) -> Trace[Tensor]:
         """Encode images (N, C, H, W) and keep every routing iteration."""

@@ -28,8 +28,6 @@ class NetworkConfig:
     """The settings that may be zero, because a family checks them itself."""
     has_logits: ClassVar[bool] = False
     """Whether the network has `logits`, so that cross-entropy can train it."""
-    has_norms: ClassVar[bool] = False
-    """Whether the network has `norms`, so that cross-entropy can help to train it."""
 
     channels: int = 1
     """The number of an image's channels: 1 for grey, 3 for colour."""
@@ -102,10 +100,6 @@ class Network(nn.Module):
 
     def logits(self, images: Tensor) -> Tensor:
         """Return the logits (N, K) of images (N, C, H, W) in [0, 1]."""
-        raise NotImplementedError
-
-    def norms(self, presence: Tensor) -> Tensor:
-        """Return the norms (N, K) that the squash turned into lengths (N, K)."""
         raise NotImplementedError
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:

@@ -46,17 +46,6 @@ def squash_half(capsules: Tensor) -> Tensor:
     return capsules * (squared / (0.5 + squared) * torch.rsqrt(squared + EPSILON))
 
 
-def unsquash(lengths: Tensor) -> Tensor:
-    """Return the norms |s| that `squash` shrinks to these lengths (...), which are below one."""
-    lengths = lengths.clamp_max(1 - EPSILON)
-    return torch.sqrt(lengths / (1 - lengths))
-
-
-def unsquash_exponential(lengths: Tensor) -> Tensor:
-    """Return the norms |s| that `squash_exponential` shrinks to these lengths (...)."""
-    return -torch.log1p(-lengths.clamp_max(1 - EPSILON))
-
-
 def length(capsules: Tensor) -> Tensor:
     """Return the length of each vector: the probability that the capsule's entity is present.
 

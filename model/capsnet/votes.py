@@ -26,8 +26,6 @@ class Votes(nn.Module):
     ) -> None:
         super().__init__()
         self.classes, self.out_dim = classes, out_dim
-        self.training_dtype: torch.dtype | None = None
-        """Of products with W in factored votes; None for W's own."""
         self.shared = capsules is None
         shape = (in_dim, classes * out_dim)
         self.weight = nn.Parameter(torch.empty(shape if capsules is None else (capsules, *shape)))
@@ -52,8 +50,7 @@ class Votes(nn.Module):
         count, size = capsules.shape[1:]
         split = self.weight.reshape(count, size, self.classes, self.out_dim)
         weight = split.permute(2, 1, 0, 3).flatten(1, 2)
-        dtype = self.training_dtype or weight.dtype
-        return FactoredVotes(capsules.transpose(1, 2).contiguous(), weight.to(dtype))
+        return FactoredVotes(capsules.transpose(1, 2).contiguous(), weight)
 
 
 class FactoredVotes(NamedTuple):

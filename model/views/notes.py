@@ -29,14 +29,14 @@ def poor_decoder(manifest: Manifest) -> str | None:
 
 
 def untrained_absent_classes(manifest: Manifest) -> str | None:
-    """Why the decoder's pictures of absent classes say little, unless it was trained on them."""
+    """Why the decoder's pictures of absent classes say little, unless it learnt from pairs."""
     recipe = manifest.training.get("recipe")
-    if recipe is None or recipe.get("task") == "pairs" or recipe.get("rival_share"):
+    if recipe is None or recipe.get("task") == "pairs":
         return None
     return (
-        f"The decoder of {manifest.name} was trained on the class of each image alone, with "
-        "rival_share=0. What it draws for an absent class is left to chance, often the same blur "
-        "for every image. Do not read it as the network's idea of that class in this image."
+        f"The decoder of {manifest.name} was trained on the class of each image alone. What it "
+        "draws for an absent class is left to chance, often the same blur for every image. Do not "
+        "read it as the network's idea of that class in this image."
     )
 
 

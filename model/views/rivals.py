@@ -57,7 +57,7 @@ class RivalsQuery(PictureQuery):
         ge=1,
         le=MAX_RIVALS,
         description=f"Number of classes, the most present first. The default is {_MOST}, or "
-        f"{_LEAST} if the decoder has not learnt to draw absent classes (`rival_share=0`).",
+        f"{_LEAST} if the decoder has not learnt to draw absent classes.",
     )
 
     max_rows = MAX_RIVALS

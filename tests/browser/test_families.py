@@ -146,7 +146,7 @@ def test_the_page_says_what_a_pose_explains_and_what_that_limits(playground: Pla
     assert "shows little of the image except its class" in limits.inner_text()
     page.get_by_role("tab", name="Rivals").click()
     playground.settle()
-    assert "rival_share=0" in limits.inner_text()
+    assert "the class of each image alone" in limits.inner_text()
     page.get_by_role("tab", name="Occlusion").click()
     playground.settle()
     assert not limits.is_visible()

@@ -166,8 +166,6 @@ def test_earlier_runs_and_published_weights_are_named(bundle: Bundle) -> None:
     start = "Started from the weights of mnist-compact, seed 2, 10 steps, those that fit (stem.0.w"
     assert start in text
     assert "published (X, MIT) and were not trained further" in text
-    training["recipe"] = {**recipe, "pretrained_rate": 0.1}
-    assert "trained with 0.1 times the rate" in card(bundle, training=training)
 
 
 def test_names_of_others_are_no_markup(bundle: Bundle) -> None:

@@ -39,9 +39,7 @@ RECIPES = {
     ),
     "averaged": replace(PLAIN, average_decay=0.9, flip=True),
     "distorted": replace(PLAIN, affine=0.5, elastic_px=1),
-    "half distorted": replace(PLAIN, affine=0.5, distorted_share=0.5),
     "Muon": replace(PLAIN, muon_rate=0.03, muon_votes=0.2, weight_decay=0.1),
-    "bfloat16 votes": replace(PLAIN, votes="bfloat16"),
     "frozen": replace(PLAIN, frozen=("stem.", "primary.")),
     "batch normalisation": replace(PLAIN, network=AttentionConfig(**SIZES)),
     "spread loss": replace(

@@ -169,13 +169,10 @@ def published(tmp_path: Path) -> PublishedWeights:
     return find_weights(str(tmp_path / "mobilenet_v2.pth"))
 
 
-@pytest.mark.parametrize(("rate", "moves"), [(0.0, False), (0.1, True)])
-def test_published_weights_are_frozen_or_trained_slowly(
-    published: PublishedWeights, tmp_path: Path, rate: float, *, moves: bool
-) -> None:
-    """One step leaves them, statistics too; or moves them by a tenth of what others move."""
+def test_published_weights_are_frozen(published: PublishedWeights, tmp_path: Path) -> None:
+    """One step leaves them, statistics too."""
     recipe = use_pretrained(PRESETS["pictures"], published)
-    recipe = fit_size(replace(recipe, pretrained_rate=rate), NetworkConfig(3, 96, 96))
+    recipe = fit_size(recipe, NetworkConfig(3, 96, 96))
     images = np.random.default_rng(0).integers(0, 256, (4, 3, 96, 96), np.uint8)
     plan = Plan(recipe, 1, Examples(images, np.arange(4)), None, tmp_path, weights=published)
     state = TrainingState(plan, device=CPU)
@@ -186,13 +183,7 @@ def test_published_weights_are_frozen_or_trained_slowly(
     (poses - 1).square().sum().backward()
     state.move()
     state.end_step()
-    moved = {
-        name for name, value in stem.state_dict().items() if not torch.equal(value, before[name])
-    }
-    assert moves == bool(moved)
-    if moves:
-        change = (stem.state_dict()["last.0.weight"] - before["last.0.weight"]).abs().max()
-        assert float(change) == pytest.approx(1e-4, rel=0.05)
+    torch.testing.assert_close(before, dict(stem.state_dict()), rtol=0, atol=0)
 
 
 def test_grey_images_are_three_equal_channels() -> None:

@@ -31,14 +31,6 @@ def test_the_losses_fall(make_trainer: MakeTrainer, tiny: Recipe) -> None:
     assert 0.9 * first["reconstruction_loss"] > last["reconstruction_loss"]
 
 
-def test_votes_may_be_rounded(make_trainer: MakeTrainer, tiny: Recipe) -> None:
-    """In bfloat16 the first losses are about the same, and the run goes on."""
-    exact, rounded = make_trainer("exact"), make_trainer("rounded", recipe=_rounded(tiny, "votes"))
-    torch.testing.assert_close(exact.step(), rounded.step(), rtol=2e-2, atol=1e-3)
-    assert not torch.equal(weights(exact)[VOTES], weights(rounded)[VOTES])
-    assert rounded.run()
-
-
 @pytest.mark.parametrize("able", [False, True])
 def test_convolutions_may_be_rounded(
     make_trainer: MakeTrainer,
@@ -94,12 +86,6 @@ def test_the_same_seed_gives_the_same_weights(make_trainer: MakeTrainer) -> None
     torch.testing.assert_close(weights(first), weights(second), rtol=0, atol=0)
 
 
-def test_another_seed_starts_elsewhere(make_trainer: MakeTrainer) -> None:
-    """The seed decides the initial weights."""
-    first, second = weights(make_trainer(seed=1)), weights(make_trainer(seed=2))
-    assert not torch.equal(first[VOTES], second[VOTES])
-
-
 def test_metrics_are_means_since_the_last_line(make_trainer: MakeTrainer) -> None:
     """A line holds the mean losses of its own steps, and nothing of those before."""
     twin, trainer = make_trainer("twin"), make_trainer()
@@ -118,14 +104,6 @@ def test_metrics_say_when_they_were_taken(make_trainer: MakeTrainer) -> None:
     names = ("step", "epoch", "seconds", "images_per_s")
     expected = [(2, 2 / 3, 1.0, 16.0), (4, 4 / 3, 2.0, 16.0), (6, 2.0, 3.0, 16.0)]
     assert expected == [tuple(line[name] for name in names) for line in metrics(trainer)]
-
-
-def test_the_schedule_sets_the_rate(make_trainer: MakeTrainer, tiny: Recipe) -> None:
-    """Each step uses its own learning rate."""
-    trainer = make_trainer()
-    trainer.run(log_every=1)
-    expected = [learning_rate(tiny, step, total=6) for step in range(6)]
-    assert expected == [line["learning_rate"] for line in metrics(trainer)]
 
 
 @pytest.mark.parametrize(("every", "expected"), [(None, [3, 6]), (4, [4, 6])])
@@ -245,15 +223,15 @@ COSINE = Recipe("r", schedule="cosine")
             id="half a cosine wave over the whole run",
         ),
         pytest.param(
-            replace(SHRINKING, decay_rate=1.0, warmup_steps=4),
-            100,
+            replace(COSINE, warmup_steps=4),
+            10**9,
             {0: 0.25e-3, 1: 0.5e-3, 2: 0.75e-3, 3: 1e-3, 4: 1e-3},
             id="rises in even steps to the full one",
         ),
         pytest.param(
-            replace(SHRINKING, decay_rate=1.0, warmup_steps=300),
+            replace(SHRINKING, warmup_steps=300),
             20,
-            {1: 1e-3},
+            {1: 1e-3 * 0.96 ** (1 / 2000)},
             id="a short run warms up for a tenth of it",
         ),
     ],

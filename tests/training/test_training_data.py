@@ -79,7 +79,7 @@ def test_pictures_have_no_strokes(tiny: Recipe) -> None:
     assert 4 == for_pictures(replace(tiny, mse_weight=1), 40).mse_weight
 
 
-@pytest.mark.parametrize("name", ["pictures", "mnist-compact", "mnist-matrix", "mnist-baseline"])
+@pytest.mark.parametrize("name", ["pictures", "mnist-compact", "mnist-matrix"])
 @pytest.mark.parametrize("count", [10, 40, 400, 1999, 2000, 50_000])
 def test_pictures_are_learnt_for_enough_steps(name: str, count: int) -> None:
     """Eight hundred at least, in batches that grow with the folder."""
@@ -116,7 +116,7 @@ def test_one_picture_more_changes_little(name: str) -> None:
 @pytest.mark.parametrize("size", [35, 26])
 def test_pairs_that_have_no_middle_are_refused(size: int, tmp_path: Path) -> None:
     """Before anything is loaded: squares that digits cannot lie in the middle of."""
-    recipe = PRESETS["multimnist-compact"]
+    recipe = PRESETS["multimnist-attention"]
     sizes = replace(recipe.network, height=size, width=size)
     with pytest.raises(DatasetError, match="squares of 28, 30, 32"):
         load_published(replace(recipe, network=sizes), tmp_path)
@@ -131,8 +131,8 @@ def test_a_decoder_sees_enough_images(count: int) -> None:
 
 def test_pairs_are_of_digits() -> None:
     """A recipe for pairs learns no folder."""
-    with pytest.raises(DatasetError, match="multimnist learns pairs"):
-        for_pictures(PRESETS["multimnist"], 40)
+    with pytest.raises(DatasetError, match="multimnist-attention learns pairs"):
+        for_pictures(PRESETS["multimnist-attention"], 40)
 
 
 def test_pictures_are_read_again_as_they_were(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.health import CONFIDENCE
 from tests.views.numpy_net import MANIFEST, NumpyNet
 
 IMAGE = np.zeros((1, 4, 4), np.float32)
-ABSENT = "rival_share=0"
+ABSENT = "the class of each image alone"
 
 
 def explaining(share: float, pca: float = 0.7) -> Explained:
@@ -87,22 +87,19 @@ def test_an_image_alone_keeps_its_size() -> None:
     assert (4, 4) == Image.open(io.BytesIO(drawing)).size
 
 
-@pytest.mark.parametrize(
-    "recipe", [{}, {"rival_share": 0.0}], ids=["an older release", "present classes alone"]
-)
-def test_rivals_say_that_absent_classes_were_never_trained(recipe: dict[str, float]) -> None:
+def test_rivals_say_that_absent_classes_were_never_trained() -> None:
     """The recipe in the bundle tells; the figure says so too."""
-    notes, figure = ask("rivals", training={"recipe": recipe, "runs": []})
+    notes, figure = ask("rivals", training={"recipe": {}, "runs": []})
     assert ABSENT in notes[0]
-    _, plain = ask("rivals", training={"recipe": {"rival_share": 0.25}, "runs": []})
+    _, plain = ask("rivals", training={"recipe": {"task": "pairs"}, "runs": []})
     high, low = (Image.open(io.BytesIO(png)).height for png in (figure, plain))
     assert high > low
 
 
 @pytest.mark.parametrize(
     "training",
-    [{"recipe": {"rival_share": 0.25}}, {"recipe": {"task": "pairs"}}, {}],
-    ids=["absent classes too", "pairs, whose classes are present", "trained elsewhere"],
+    [{"recipe": {"task": "pairs"}}, {}],
+    ids=["pairs, whose classes are present", "trained elsewhere"],
 )
 def test_rivals_say_nothing_of_what_may_be_trained(training: dict[str, Any]) -> None:
     """Only a recipe that is there can tell."""

@@ -2,8 +2,7 @@
 
 Pairs are made of images of one channel. All their random numbers are 64-bit outputs of PCG64, which
 numpy keeps the same for good, taken modulo their range; all pixels are integers. So the same seed
-gives the same pairs everywhere. Training pairs may be of distorted digits, whose pixels are
-rounded floats.
+gives the same pairs everywhere.
 """
 
 from __future__ import annotations
@@ -16,15 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.preprocess import WHITE
-from training.data.augment import (
-    NUMBERS,
-    RESOLUTION,
-    Augmentation,
-    Batch,
-    RowStream,
-    distort,
-    shift,
-)
+from training.data.augment import Augmentation, Batch, RowStream, shift
 from training.data.datasets import Examples, digest
 from training.data.source import DatasetError
 
@@ -105,8 +96,6 @@ class PairDraw:
 class PairStream(RowStream):
     """An endless stream of training pairs. The seed and the step alone decide a batch.
 
-    Digits are distorted first, each in its own image.
-
     Args:
         size_px: height and width of a pair.
     """
@@ -127,10 +116,6 @@ class PairStream(RowStream):
     def make(self, rows: Tensor) -> Batch:
         """Turn rows (B, R) into pairs, whose targets are their digits, each alone."""
         digits = self._images[rows[:, :2].flatten()]
-        if self._recipe.distorts:
-            numbers = rows[:, 6:].reshape(-1, NUMBERS)
-            distorted = distort(digits.float(), numbers, self._recipe)
-            digits = distorted.round().to(torch.uint8)
         size, reach = self._size_px, self._recipe.shift_px
         object_images = lay_out(digits, rows[:, 2:6], size=size, reach=reach)
         images = overlay(object_images)
@@ -139,15 +124,8 @@ class PairStream(RowStream):
         )
 
     def draw(self, epoch: int) -> Tensor:
-        """Sample rows: six numbers as `PairDraw.draw` gives them, and those of a distortion."""
-        pairs = torch.from_numpy(self._pairs.draw(EPOCH_PAIRS, self._seed, epoch))
-        if not self._recipe.distorts:
-            return pairs
-        shape = (EPOCH_PAIRS, 2 * NUMBERS)
-        numbers = torch.randint(
-            -RESOLUTION, RESOLUTION + 1, shape, generator=self._generator(epoch)
-        )
-        return torch.cat((pairs, numbers), dim=1)
+        """Sample rows of six numbers, as `PairDraw.draw` gives them."""
+        return torch.from_numpy(self._pairs.draw(EPOCH_PAIRS, self._seed, epoch))
 
 
 def fixed_pairs(examples: Examples, count: int, *, size: int, shift_px: int, seed: int) -> PairSet:

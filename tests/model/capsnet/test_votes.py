@@ -74,25 +74,6 @@ def test_factored_votes_give_the_same_sums() -> None:
     torch.testing.assert_close(factored.agree(poses), (whole * poses[:, :, None]).sum(dim=-1))
 
 
-def test_factored_votes_may_be_rounded() -> None:
-    """Their products are then in bfloat16; sums come out in float32, gradients about the same."""
-    votes, primary = layer(I), torch.randn(2, I, E, requires_grad=True)
-    couplings, poses = torch.rand(2, K, I), torch.randn(2, K, D)
-    exact = votes.factored(primary)
-    votes.training_dtype = torch.bfloat16
-    rounded = votes.factored(primary)
-    for actual, expected in (
-        (rounded.total(), exact.total()),
-        (rounded.weigh(couplings), exact.weigh(couplings)),
-        (rounded.agree(poses), exact.agree(poses)),
-    ):
-        assert torch.float32 == actual.dtype
-        assert 0 < (actual - expected).norm() < 0.02 * expected.norm()
-        (wanted,) = torch.autograd.grad(expected.sum(), primary, retain_graph=True)
-        (found,) = torch.autograd.grad(actual.sum(), primary, retain_graph=True)
-        assert (found - wanted).norm() < 0.02 * wanted.norm()
-
-
 def test_weights_are_drawn_within_two_deviations() -> None:
     """Truncated normal, which leaves 0.88 of its sigma."""
     weight = Votes(100, in_dim=8, classes=10, out_dim=4, std=0.1).weight

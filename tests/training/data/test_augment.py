@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.data.augment import BatchStream, Pad, erase, shift
+from training.data.augment import BatchStream, Pad, shift
 from training.data.datasets import Examples
 from training.recipes import Recipe
 
@@ -87,33 +87,6 @@ def test_a_resumed_stream_goes_on_as_if_never_interrupted(step: int) -> None:
     torch.testing.assert_close(tuple(expected), tuple(actual), rtol=0, atol=0)
 
 
-def test_each_batch_and_each_seed_has_its_own_shifts() -> None:
-    """Where an image stands in its batch does not tell how far it is moved, nor does the image."""
-    batches = [stream(40, batch_size=20, seed=seed) for seed in (1, 2)]
-    steps = [batches[0].batch(0), batches[0].batch(1), batches[1].batch(0)]
-    assert 3 == len({tuple(map(moved_by, batch.images)) for batch in steps})
-    alone = stream(1, batch_size=1)
-    assert len({moved_by(alone.batch(step).images[0]) for step in range(20)}) > 1
-
-
-def test_an_image_keeps_its_label() -> None:
-    """Shuffling moves images and labels alike."""
-    batch = stream(100, batch_size=100).batch(0)
-    brightest = (batch.images.amax(dim=(1, 2, 3)) * 255).round().long()
-    assert (2 + 2 * batch.labels[:, 0]).tolist() == brightest.tolist()
-
-
-def test_types_and_shapes_are_the_networks() -> None:
-    """Images are (B, C, H, W) float32 from 0 (black) to 1 (white), and labels (B, 1) int64."""
-    images, _, numbers = stream(10, batch_size=4).batch(0)
-    assert ((4, 1, 6, 6), torch.float32) == (tuple(images.shape), images.dtype)
-    assert ((4, 1), torch.int64) == (tuple(numbers.shape), numbers.dtype)
-    examples = Examples(np.array([[[[0, 51, 255]]]], np.uint8), np.zeros(1, np.int64))
-    recipe = Recipe("r", batch_size=1, shift_px=0)
-    (image,) = BatchStream(examples, recipe, seed=1, device=CPU).batch(0).images
-    torch.testing.assert_close(torch.tensor([[[0.0, 0.2, 1.0]]]), image)
-
-
 @pytest.mark.parametrize("reach", [0, 1, 2])
 def test_shifts_cover_their_range_and_no_more(reach: int) -> None:
     """Every whole number of pixels within reach occurs, down and right in any combination."""
@@ -175,57 +148,26 @@ def test_alternating_flips_mirror_every_image_every_other_epoch() -> None:
     assert 60 < mirrored[0].sum() < 140
 
 
-@pytest.mark.parametrize("erase_px", [0, 3])
-def test_cutout_fills_a_square_with_the_mean_colour(erase_px: int) -> None:
+def test_cutout_fills_a_square_with_the_mean_colour() -> None:
     """Four by four pixels, fewer at the edges, of the training images' mean; the rest is kept."""
     images = np.zeros((50, 3, 12, 12), np.uint8)
     images[:, 0], images[:, 1] = 200, np.arange(50)[:, None, None] * 2
-    recipe = Recipe("r", batch_size=50, shift_px=0, cutout_px=4, erase_px=erase_px)
+    recipe = Recipe("r", batch_size=50, shift_px=0, cutout_px=4)
     batch = BatchStream(Examples(images, np.arange(50)), recipe, seed=1, device=CPU).batch(0)
     assert (batch.targets[:, 0] * 255 == 200).all(), "targets are whole"
     cut = (batch.images[:, 1] * 255 - 49).abs() < 0.1
     cut &= batch.labels[:, None] * 2 != 49
     counts = cut.sum(dim=(1, 2))
     assert 16 == counts.max()
-    assert counts.min() >= (4 if not erase_px else 0)
-    if not erase_px:
-        kept = batch.images[:, 1][~cut]
-        assert set((kept * 255).round().int().tolist()) <= set(range(0, 100, 2))
-
-
-def test_a_square_is_erased_around_its_middle() -> None:
-    """In all channels; what lies outside the image is left out, and a side of none erases none."""
-    squares = torch.tensor([[3, 1, 2], [2, 0, 4], [0, 2, 2]])
-    images = torch.ones(3, 2, 4, 5, dtype=torch.uint8)
-    expected = images.clone()
-    expected[0, :, 0:3, 1:4] = 0
-    expected[1, :, 0:1, 3:5] = 0
-    torch.testing.assert_close(expected, erase(images, squares))
+    assert counts.min() >= 4
+    kept = batch.images[:, 1][~cut]
+    assert set((kept * 255).round().int().tolist()) <= set(range(0, 100, 2))
 
 
 def coloured(**options: Any) -> BatchStream:
     """60 white images of two channels, higher than they are wide."""
     examples = Examples(np.full((60, 2, 9, 7), 255, np.uint8), np.arange(60))
     return BatchStream(examples, Recipe("r", batch_size=60, **options), seed=1, device=CPU)
-
-
-def test_erased_squares_have_all_sides_up_to_the_largest() -> None:
-    """Their number of black pixels in a channel never exceeds the largest square's."""
-    images = torch.cat([coloured(shift_px=0, erase_px=3).batch(step).images for step in range(5)])
-    black = (images == 0).sum(dim=(2, 3))
-    assert torch.equal(black[:, 0], black[:, 1])
-    assert {0, 1, 4, 9} <= set(black[:, 0].tolist())
-    assert 9 == black.max()
-    assert (images == 0).any(dim=0).all()
-
-
-def test_erasing_changes_nothing_else() -> None:
-    """Order, shifts and distortion are those of a stream that does not erase."""
-    options = {"shift_px": 2, "flip": True, "affine": 0.5, "elastic_px": 1}
-    plain, erased = (coloured(erase_px=erase_px, **options).batch(2) for erase_px in (0, 4))
-    torch.testing.assert_close(plain.labels, erased.labels)
-    left = erased.images != 0
-    torch.testing.assert_close(plain.images[left], erased.images[left])
 
 
 @pytest.mark.parametrize("distortion", [{}, {"affine": 0.5, "elastic_px": 1}], ids=str)

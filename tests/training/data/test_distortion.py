@@ -14,12 +14,9 @@ from training.data.augment import (
     NUMBERS,
     RESOLUTION,
     Augmentation,
-    BatchStream,
     distort,
-    distort_some,
 )
 from training.data.datasets import Examples
-from training.recipes import Recipe
 
 CPU = torch.device("cpu")
 SIZE = 28
@@ -101,18 +98,6 @@ def test_a_control_point_moves_by_its_number(axis: int, number: int) -> None:
     torch.testing.assert_close(torch.zeros(2), moved[:, 0, -1, -1])
 
 
-def test_edges_are_sharper_than_linear_interpolation_leaves_them() -> None:
-    """Moved by a quarter of a pixel; and nothing gets darker than black or lighter than white."""
-    edge = torch.zeros(1, 1, SIZE, SIZE)
-    edge[..., SIZE // 2 :] = 255
-    numbers = no_numbers(1)
-    numbers[:, 4 : 4 + GRID * GRID] = RESOLUTION
-    row = distort(edge, numbers, Augmentation(elastic_px=0.25))[0, 0, SIZE // 2, 1:-1]
-    assert 0 < row[SIZE // 2 - 2] < 0.95 * 255 / 4
-    assert row[: SIZE // 2 - 2].max() == 0
-    torch.testing.assert_close(row[SIZE // 2 - 1 :], torch.full((SIZE // 2 - 1,), 255.0))
-
-
 def test_channels_are_distorted_alike(strokes: Examples) -> None:
     """A colour image is its channels, each distorted by the same numbers."""
     images = torch.tensor(strokes.images).float()
@@ -130,38 +115,3 @@ def test_wide_images_turn_as_square_ones_do(strokes: Examples) -> None:
     wide = distort(torch.nn.functional.pad(images, (7, 7)), numbers, Augmentation(affine=1))
     square = distort(images, numbers, Augmentation(affine=1))
     torch.testing.assert_close(square, wide[..., 7:-7], rtol=0, atol=0.01)
-
-
-def batches(strokes: Examples, **changes: Any) -> BatchStream:
-    recipe = Recipe("r", batch_size=8, **changes)
-    return BatchStream(strokes, recipe, seed=1, device=CPU)
-
-
-def test_a_resumed_stream_distorts_as_if_never_interrupted(strokes: Examples) -> None:
-    """A batch is the same whether or not those before it were made."""
-    running, resumed = (batches(strokes, affine=0.5, elastic_px=1, shift_px=2) for _ in range(2))
-    for step in range(7):
-        expected = running.batch(step)
-    torch.testing.assert_close(tuple(expected), tuple(resumed.batch(6)), rtol=0, atol=0)
-
-
-def test_distortion_changes_neither_order_nor_shifts(strokes: Examples) -> None:
-    """A stream that distorts by next to nothing gives the images of one that does not."""
-    plain, distorted = (
-        batches(strokes, affine=affine, shift_px=2).batch(3) for affine in (0, 1e-9)
-    )
-    torch.testing.assert_close(tuple(plain), tuple(distorted), rtol=0, atol=1e-3)
-
-
-@pytest.mark.parametrize(("share", "expected"), [(0.5, 4), (0.25, 2), (1.0, 8)])
-def test_a_share_of_the_batch_is_distorted(share: float, expected: int) -> None:
-    """Evenly spaced in the batch, so that a share that is reconstructed has some of them."""
-    images = torch.rand(8, 1, 28, 28) * 255
-    numbers = torch.full((8, NUMBERS), RESOLUTION)
-    recipe = Augmentation(affine=0.5, distorted_share=share)
-    changed = [
-        not torch.equal(*pair)
-        for pair in zip(images, distort_some(images, numbers, recipe), strict=True)
-    ]
-    assert expected == sum(changed)
-    assert changed[: 8 // 2].count(True) == expected // 2
