@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from model.bundle import Bundle
     from model.loaded import LoadedBundle
-    from model.runtime import CpuPrecision, Device
+    from model.runtime import Device
 
 # onnxruntime's wheels report to their maker (Privacy.md in them) unless this is set before import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -35,7 +35,6 @@ def load(
     *,
     device: Device = "auto",
     threads: int = 0,
-    precision: CpuPrecision = "float32",
 ) -> LoadedBundle:
     """Load a shipped bundle by its name, or any other bundle by its folder.
 
@@ -43,8 +42,6 @@ def load(
         name: a shipped bundle, such as `mnist`, or a folder that `export` or `import` wrote.
         device: `cuda` fails rather than falling back; `auto` takes CUDA where it works.
         threads: the threads of one inference on the CPU; by default the CPU quota of this process.
-        precision: the precision of the encoder's convolutions on the CPU; `int8` is less exact, and
-            faster for most bundles.
 
     Raises:
         model.bundle.BundleError: there is no such bundle, or it is incomplete or altered.
@@ -52,7 +49,7 @@ def load(
     """
     from model.loaded import LoadedBundle  # noqa: PLC0415  `model` alone loads no onnxruntime
 
-    return LoadedBundle(open_bundle(name), device=device, threads=threads, precision=precision)
+    return LoadedBundle(open_bundle(name), device=device, threads=threads)
 
 
 def open_bundle(name: str | Path) -> Bundle:

@@ -17,7 +17,7 @@ from model.bundle import Bundle
 from model.errors import Problem
 from model.outputs import Encoding, Trace
 from model.preprocess import WHITE, Fit, Floats, Polarity, open_image, to_unit
-from model.runtime import CpuPrecision, Device, Runtime
+from model.runtime import Device, Runtime
 from model.views.methods import ViewMethods
 from model.views.net import require
 
@@ -44,7 +44,6 @@ class LoadedBundle(ViewMethods):
         bundle: what to load.
         device: see `model.load`.
         threads: see `model.load`.
-        precision: see `model.load`.
     """
 
     def __init__(
@@ -53,9 +52,8 @@ class LoadedBundle(ViewMethods):
         *,
         device: Device = "auto",
         threads: int = 0,
-        precision: CpuPrecision = "float32",
     ) -> None:
-        self.runtime = Runtime(bundle, device=device, threads=threads, cpu_precision=precision)
+        self.runtime = Runtime(bundle, device=device, threads=threads)
 
     def __repr__(self) -> str:
         return f"LoadedBundle({self.bundle.manifest.name!r}, provider={self.provider!r})"

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
-from model.runtime import CpuPrecision, Device
+from model.runtime import Device
 from model.runtime.cuda import CudaOptions, Precision
 
 _PREFIX = "CAPSNET_"
@@ -51,7 +51,6 @@ class Settings(BaseSettings):
     workers: int = Field(0, ge=0)
     device: Device = "auto"
     threads: int = Field(0, ge=0)
-    cpu_precision: CpuPrecision = "float32"
     cuda_precision: Precision = "float32"
     cuda_tf32: bool = False
     bundles: Path = Path(model.__file__).parent / "bundles"

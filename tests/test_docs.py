@@ -163,26 +163,6 @@ def test_the_effect_of_half_precision_is_that_of_the_manifests() -> None:
         }
 
 
-def test_the_effect_of_8_bits_is_that_of_the_manifests() -> None:
-    """Each bundle with such an encoder has a row."""
-    said = [row for row in rows("docs/how-to/scale.md") if len(row) == 5 and row[0][:1] == "`"]
-    expected = []
-    for path in sorted((ROOT / "model" / "bundles").glob(f"*/{MANIFEST}")):
-        manifest = json.loads(path.read_text())
-        if found := manifest.get("eight_bits"):
-            changes = (found["mean_presence_change"], found["largest_presence_change"])
-            expected.append(
-                [
-                    f"`{manifest['name']}`",
-                    f"{found['validation_images']:,}",
-                    f"{found['errors_before']}, {found['errors_after']}",
-                    f"{found['answers_changed']}",
-                    f"{changes[0]:.3f}, {changes[1]:.2f}",
-                ]
-            )
-    assert expected == said
-
-
 def test_the_glossary_has_few_terms() -> None:
     """At most 25, each once."""
     terms = [row[0] for row in rows("docs/reference/glossary.md")][1:]

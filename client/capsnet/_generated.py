@@ -115,8 +115,7 @@ class ModelAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. `+int8` or `+half` follows where the encoder does not compute in
-    float32."""
+    """Version of the weights. `+half` follows where the encoder computes in float16."""
     notes: list[str] | None = None
     """Sentences on what limits this answer; left out if there are none."""
 

@@ -4,7 +4,6 @@ encoder.onnx        images float32 (N, C, H, W)  ->  presence (N, K), poses (N, 
 encoder.batch.onnx  the same, faster for several images on a CPU (where that pays)
 encoder.any-size.onnx  the same for larger images too (shared-weight capsules)
 encoder.fp16.onnx   the same, with convolutions and votes in float16: for CUDA (where that pays)
-encoder.int8.onnx   the same, with convolutions in 8 bits: for a CPU (where that pays)
 decoder.onnx        poses float32 (M, D), classes int64 (M,)  ->  images float32 (M, C, H, W)
 routing.onnx        images  ->  the arrays of `model.outputs.Trace`, in the order of its `named`
 weights.safetensors the weights of all of them, stored once, large ones in 16 bits

@@ -32,16 +32,15 @@ GraphRole = Literal[
     "encoder",
     "encoder.batch",
     "encoder.fp16",
-    "encoder.int8",
     "encoder.any-size",
     "decoder",
     "routing",
 ]
 ANY_SIZE: GraphRole = "encoder.any-size"
 HALF: GraphRole = "encoder.fp16"
-EIGHT_BITS: GraphRole = "encoder.int8"
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """The form of a bundle's name."""
+_REMOVED = ("pose_dimensions", "eight_bits", "encoder.int8")
 _GRAPHS: dict[Offer, GraphRole] = {"decode": "decoder", "trace": "routing"}
 _HAS = {"decode": "poses", "trace": "routed layers", "neighbours": "training images"}
 
@@ -139,8 +138,6 @@ class Manifest(Entry):
     """The effect of storing weights in 16 bits, measured on training images kept for validation."""
     half_precision: dict[str, Any] = field(default_factory=dict)
     """The effect of the float16 encoder, measured on the CPU on the same images."""
-    eight_bits: dict[str, Any] = field(default_factory=dict)
-    """The effect of the encoder in 8 bits, measured on the same images."""
     mask_threshold: float | None = None
     """The threshold that assigns pixels to the digits of a pair: see `model.views.masks`."""
     training: Annotated[dict[str, Any], AfterValidator(_check_training)] = field(
@@ -239,8 +236,15 @@ class Manifest(Entry):
         """
         if (version := values.get("schema_version")) != SCHEMA_VERSION:
             raise ValueError(f"schema version {version}, expected {SCHEMA_VERSION}")
-        # Bundles of earlier releases name dimensions, which nothing reads any more.
-        values = {name: value for name, value in values.items() if name != "pose_dimensions"}
+        values = _without_removed(values)
         if unknown := values.keys() - {entry.name for entry in fields(cls)}:
             raise ValueError(f"unknown entries: {', '.join(sorted(unknown))}")
         return super().from_dict(values)
+
+
+def _without_removed(values: dict[str, Any]) -> dict[str, Any]:
+    """Leave out dimensions and the encoder in 8 bits, which nothing reads any more."""
+    kept = {name: value for name, value in values.items() if name not in _REMOVED}
+    if isinstance(graphs := kept.get("graphs"), dict):
+        kept["graphs"] = {role: name for role, name in graphs.items() if role not in _REMOVED}
+    return kept

@@ -2,7 +2,6 @@
 
 from model.errors import NotOffered
 from model.outputs import ClassTrace, Encoding, LayerTrace, Trace
-from model.runtime.cpu import CpuPrecision
 from model.runtime.cuda import CudaOptions, DeviceError, DeviceLostError
 from model.runtime.runtime import Device, Runtime
 from model.runtime.sessions import Array
@@ -10,7 +9,6 @@ from model.runtime.sessions import Array
 __all__ = [
     "Array",
     "ClassTrace",
-    "CpuPrecision",
     "CudaOptions",
     "Device",
     "DeviceError",

@@ -12,12 +12,10 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Timer
-from typing import Literal
 
 import numpy as np
 import onnxruntime
 from onnxruntime import (
-    GraphOptimizationLevel,
     InferenceSession,
     OrtAllocatorType,
     OrtMemoryInfo,
@@ -29,7 +27,6 @@ from onnxruntime import (
 from model.bundle import BundleError
 from model.runtime.sessions import DTYPES, Array, PlainSession, Session, create_session
 
-CpuPrecision = Literal["float32", "int8"]
 PROVIDER = "CPUExecutionProvider"
 QUICK_S = 0.002
 """An inference of one row that takes less on one thread is not divided among several."""
@@ -123,21 +120,18 @@ def _measured(graph: Path, threads: int) -> PlainSession:
     return PlainSession(session, *_seconds_of_a_row(graph, session))
 
 
-def open_session(graph: Path, *, threads: int = 0, exact: bool = False) -> InferenceSession:
+def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
     """Load a graph for the CPU.
 
     Args:
         graph: the file.
         threads: of one inference; 0 takes this process's CPU quota.
-        exact: compute as the graph says, node by node, without any optimisation.
 
     Raises:
         BundleError: onnxruntime cannot load it.
     """
     options = SessionOptions()
     options.log_severity_level = 3
-    if exact:
-        options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = threads or cpu_quota()
     # A thread that spins takes the core from other programs.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.bundle import Bundle, Manifest
-from model.bundle.manifest import ANY_SIZE, EIGHT_BITS, HALF, GraphRole
+from model.bundle.manifest import ANY_SIZE, HALF, GraphRole
 from model.errors import NotOffered
 from model.outputs import Encoding, Trace
 from model.preprocess import Fit, Floats, Polarity, load_image, open_image, prepare
-from model.runtime.cpu import CpuDevice, CpuPrecision, open_session
+from model.runtime.cpu import CpuDevice, open_session
 from model.runtime.cuda import CudaDevice, CudaOptions, DeviceError
 from model.runtime.sessions import Array, PlainSession, Session
 
@@ -29,8 +29,6 @@ Device = Literal["auto", "cuda", "cpu"]
 
 BATCH_ROWS = 3
 """The number of images from which the batch encoder is the faster one on a CPU."""
-_PRECISIONS: dict[GraphRole, str] = {HALF: "half", EIGHT_BITS: "int8"}
-"""The precision of encoders that do not compute in float32, by role."""
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +45,6 @@ class Runtime:
         threads: of one inference on the CPU; by default the CPU quota of this process.
         lone_threads: the same for one or two images, where larger batches have another graph.
         cuda: how CUDA is used, if it is.
-        cpu_precision: of the encoder's convolutions on the CPU. A bundle without an encoder in 8
-            bits stays in float32.
         max_encode_rows: largest batch of images that is prepared for.
         max_decode_rows: largest batch of poses; a whole sweep of 16 dimensions fits in 256.
 
@@ -65,7 +61,6 @@ class Runtime:
         threads: int = 0,
         lone_threads: int = 0,
         cuda: CudaOptions | None = None,
-        cpu_precision: CpuPrecision = "float32",
         max_encode_rows: int = 32,
         max_decode_rows: int = 256,
     ) -> None:
@@ -79,7 +74,6 @@ class Runtime:
             lambda graph: PlainSession(open_session(graph, threads=self._cpu.threads)),
         )
         self._cuda_options = cuda or CudaOptions()
-        self._cpu_precision = cpu_precision
         self.cuda: CudaDevice | None = None
         self._strict = device == "cuda"
         if device == "cpu":
@@ -98,14 +92,11 @@ class Runtime:
 
     @property
     def manifest(self) -> Manifest:
-        """The bundle's manifest, whose version also names a precision other than float32.
-
-        An example: `0123456789ab+int8`.
-        """
-        manifest, precision = self.bundle.manifest, _PRECISIONS.get(self.encoder_role(1))
-        if precision is None:
+        """The bundle's manifest. Its version ends in `+half` where float16 encodes."""
+        manifest = self.bundle.manifest
+        if self.encoder_role(1) != HALF:
             return manifest
-        return replace(manifest, version=f"{manifest.version}+{precision}")
+        return replace(manifest, version=f"{manifest.version}+half")
 
     def row_s(self, graph: str) -> float:
         """Seconds a row of `encode`, `decode` or `trace`; infinite where one thread runs it."""
@@ -198,8 +189,6 @@ class Runtime:
         wanted: GraphRole = "encoder"
         if self.cuda is not None and self._cuda_options.precision == "half":
             wanted = HALF
-        elif self.cuda is None and self._cpu_precision == "int8" and EIGHT_BITS in graphs:
-            wanted = EIGHT_BITS
         elif self.cuda is None and rows >= BATCH_ROWS:
             wanted = "encoder.batch"
         return wanted if wanted in graphs else "encoder"

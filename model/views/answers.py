@@ -123,8 +123,7 @@ class ModelAnswer(Part):
 
     model: str
     version: str = Field(
-        description="Version of the weights. `+int8` or `+half` follows where the encoder does not "
-        "compute in float32."
+        description="Version of the weights. `+half` follows where the encoder computes in float16."
     )
     notes: list[str] | None = Field(
         None,

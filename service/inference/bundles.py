@@ -80,7 +80,6 @@ def load_runtimes(
                 threads=max(1, threads // workers),
                 lone_threads=threads,
                 cuda=settings.cuda,
-                cpu_precision=settings.cpu_precision,
                 max_encode_rows=settings.max_batch_rows,
             )
         except BundleError as error:

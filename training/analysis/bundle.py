@@ -6,7 +6,6 @@ a test split. Here, they are called held-out images.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
 from model.bundle.directions import Direction
-from model.bundle.manifest import EIGHT_BITS
 from model.bundle.neighbours import NeighbourImages
 from model.canvas import showing
 from model.capsnet import Network, build
@@ -37,7 +35,7 @@ from training.analysis.directions import (
 from training.analysis.factors import fit_factors, known_factors, read_factors
 from training.analysis.health import measure_health
 from training.analysis.neighbours import choose_images, collect
-from training.answers import Labelled, encode
+from training.answers import encode
 from training.card import CONFIDENCE, EXPLAINED, HEALTH, ROC, ROUTING, SWEEP, write_card
 from training.confidence import (
     Answered,
@@ -46,9 +44,7 @@ from training.confidence import (
     input_of,
 )
 from training.data.datasets import DATASETS, Examples, factors_of
-from training.data.pairs import VALIDATION_SEED, fixed_pairs, validation_pairs
-from training.eight_bits import CALIBRATION_IMAGES, quantise
-from training.eight_bits import measure as measure_eight_bits
+from training.data.pairs import validation_pairs
 from training.evaluate import seen_or_not, training_data_of, validation_examples
 from training.explained import Splits, measure_explained
 from training.figures import (
@@ -58,7 +54,6 @@ from training.figures import (
     draw_routing,
     draw_sweeps,
 )
-from training.graphs import ExportError
 from training.kinds import draw_others
 from training.manifest import Content, update_manifest
 from training.novelty import compare_kinds, fit_novelty, score_novelty
@@ -66,8 +61,6 @@ from training.pair_scores import choose_threshold
 from training.provenance import runs_of, unseen_by
 from training.random_sample import draw_rows, objects_of, split_rows, take
 from training.recipes import recipe_of
-
-log = logging.getLogger(__name__)
 
 _SWEPT = 2
 """The number of classes whose sweeps are drawn."""
@@ -79,10 +72,7 @@ _SEED = 4
 
 
 def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
-    """Analyse confidence, poses, routing, masks or novelty, and neighbours, and add 8 bits.
-
-    Writes the card. Where integer products differ from the same rounding in float32, 8 bits are
-    left out with a warning.
+    """Analyse confidence, poses, routing, masks or novelty, and neighbours. Writes the card.
 
     Args:
         folder: of the pictures by class, if the network was trained on such a folder.
@@ -97,10 +87,6 @@ def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bu
 def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None) -> Bundle:
     examples, offers = validation_examples(bundle, data_dir, folder=folder), bundle.manifest.offers
     bundle = analyse_confidence(bundle, examples)
-    try:
-        bundle = analyse_eight_bits(bundle, data_dir, folder=folder)
-    except ExportError as error:
-        log.warning("there is no encoder in 8 bits: %s", error)
     if bundle.manifest.layers and bundle.manifest.layers[-1].iterations > 1:
         analyse_routing(bundle, examples)
     if "trace" in offers:
@@ -181,34 +167,6 @@ def analyse_confidence(bundle: Bundle, examples: Examples) -> Bundle:
         return replace(manifest, metrics=metrics, confidence=confidence)
 
     return _update(bundle, add)
-
-
-def analyse_eight_bits(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
-    """Add an encoder in 8 bits, and measure it on held-out images; the card is not written.
-
-    Raises:
-        training.data.datasets.DatasetError: there are no such images.
-        training.graphs.ExportError: this processor cannot compute it.
-    """
-    data = training_data_of(bundle, data_dir, folder=folder)
-    drawn = draw_rows(data.training.labels, CALIBRATION_IMAGES, seed=_SEED)
-    calibration: Labelled = take(data.training, drawn)
-    held_out: Labelled = data.validation
-    if bundle.manifest.mask_threshold is not None:
-        size, shift_px = bundle.manifest.height, recipe_of(bundle).shift_px
-        calibration = fixed_pairs(
-            data.training, CALIBRATION_IMAGES, size=size, shift_px=shift_px, seed=VALIDATION_SEED
-        )
-        held_out = validation_pairs(data.validation, size=size, shift_px=shift_px)
-    graph = quantise(bundle, calibration.images)
-    if graph is None:
-        return bundle
-    effect, name = measure_eight_bits(bundle, graph, held_out), f"{EIGHT_BITS}.onnx"
-
-    def add(manifest: Manifest) -> Manifest:
-        return replace(manifest, eight_bits=effect, graphs={**manifest.graphs, EIGHT_BITS: name})
-
-    return _update(bundle, add, {name: graph})
 
 
 def analyse_explained(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:

@@ -20,7 +20,6 @@ from training.analysis.bundle import (
     ITERATIONS,
     analyse,
     analyse_directions,
-    analyse_eight_bits,
     analyse_novelty,
     analyse_routing,
     measure_changes,
@@ -156,7 +155,7 @@ def test_pairs_have_no_novelty_rule(
 def test_samples_are_of_all_classes_where_images_are_in_their_order(
     bundle: Bundle, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each class has its shade: halves of the novelty rule, images of 8 bits... have both."""
+    """Each class has its shade: halves of the novelty rule, and images that are traced, have both."""
     labels = np.arange(HELD_OUT) * 2 // HELD_OUT
     shades = np.full((len(labels), 1, 28, 28), 51, np.uint8) * (1 + labels)[:, None, None, None]
     ordered, seen = Examples(shades.astype(np.uint8), labels), list[set[float]]()
@@ -165,15 +164,13 @@ def test_samples_are_of_all_classes_where_images_are_in_their_order(
         seen.extend({*np.unique(one)} for one in arguments if isinstance(one, np.ndarray))
         raise InterruptedError
 
-    for name in ("fit_novelty", "quantise", "measure_changes"):
+    for name in ("fit_novelty", "measure_changes"):
         monkeypatch.setattr(f"training.analysis.bundle.{name}", look)
     data = TrainingData(recipe_of(bundle), DATASETS["toys"], ordered, ordered)
     monkeypatch.setattr("training.analysis.bundle.training_data_of", lambda *_, **__: data)
-    monkeypatch.setattr("training.analysis.bundle.CALIBRATION_IMAGES", 10)
     monkeypatch.setattr("training.analysis.bundle._ROUTED", 10)
     for part in (
         lambda: analyse_novelty(bundle, ordered, data_dir),
-        lambda: analyse_eight_bits(bundle, data_dir),
         lambda: analyse_routing(bundle, ordered),
     ):
         with suppress(InterruptedError):
@@ -182,7 +179,7 @@ def test_samples_are_of_all_classes_where_images_are_in_their_order(
     changed = draw_changed(bundle.manifest, ordered)["turned by 30°"].labels
     assert changed is not None
     seen.append({*changed.tolist()})
-    assert [2] * 5 == [len(one) for one in seen]
+    assert [2] * 4 == [len(one) for one in seen]
 
 
 def test_findings_in_other_weights_are_forgotten(
