@@ -1115,7 +1115,7 @@ class ViewMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first. The default is 10, or 2 if the
-                decoder has not learnt to draw absent classes (`rival_share=0`).
+                decoder has not learnt to draw absent classes.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` if the model
                 has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
