@@ -6,7 +6,6 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,7 @@ from training.data.datasets import DATASETS, load
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS
 from training.data.source import DatasetError, DownloadError
 from training.data.words import printable
-from training.device import DeviceError, Processes, choose_device, joined_processes
+from training.device import DeviceError, choose_device
 from training.growth import MAX_PX
 from training.pretrained import (
     PretrainedError,
@@ -190,14 +189,8 @@ def train(
     threads: Annotated[
         int, typer.Option(min=0, help="CPU threads; 0 times some steps and keeps the faster.")
     ] = 0,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write metrics to <run-dir>/tensorboard as well.")
-    ] = False,
 ) -> None:
-    """Train PRESET. An interrupt saves a checkpoint, and --resume continues from it.
-
-    `torchrun --nproc-per-node 2 -m training train PRESET` splits each batch between two processes.
-    """
+    """Train PRESET. An interrupt saves a checkpoint, and --resume continues from it."""
     if weights and transfer:
         raise typer.BadParameter("--weights and --transfer exclude each other")
     if data is None and (size or channels or stem or skip_unreadable):
@@ -215,57 +208,48 @@ def train(
     source = None if resumes else weights or transfer
     other = starting_point(source) if source else None
     torch_device = choose_device(device, threads=threads)
-    with joined_processes(torch_device) as processes:
-        with processes.leader_first():
-            if data is None:
-                training_data = load_published(recipe, data_dir)
-            else:
-                split = _split(data, resumed, skip=skip_unreadable)
-                training_data = _load_own(
-                    recipe,
-                    settings,
-                    data,
-                    published=published,
-                    channels=channels,
-                    split=split,
-                    seen=other.pictures.learnt if other and other.pictures else (),
-                )
-        recipe, validation = training_data.recipe, None if final else training_data.validation
-        training = training_data.all if final else training_data.training
-        name = recipe.name if data is None else training_data.dataset.name
-        pictures = training_data.pictures
-        if pictures and final:
-            both = f"{pictures.trained_pictures} {pictures.held_out_pictures}"
-            pictures = pictures.model_copy(update={"trained_pictures": both})
-        command = typed_command(context.meta[_WORDS])
-        plan = Plan(recipe, seed, training, validation, directory, pictures, published, command)
-        with plan.locked() if processes.leads else nullcontext():
-            trainer = Trainer(
-                plan,
-                device=torch_device,
-                resume=resumes,
-                processes=processes,
-                tensorboard=tensorboard,
-            )
-            say = Console(quiet=not processes.leads).print
-            if other:
-                loaded = trainer.state.start_from(other, fitting=transfer is not None)
-                initialised = [key for key in trainer.network.state_dict() if key not in loaded]
-                rest = ", ".join(initialised) or "nothing"
-                say(f"weights from {source}: {', '.join(loaded)}; initialised: {rest}")
-            if pictures and not trainer.done_steps:
-                for notice in filter(None, (reason, *training_data.notices)):
-                    say(notice, markup=False)
-                say(_describe(trainer))
-            if trainer.run(
-                max_minutes=max_minutes, threads=_thread_chooser(threads, torch_device, processes)
-            ):
-                say(f"{name} is trained: {plan.checkpoint_path}")
-                names = pictures.class_names if pictures else ()
-                for sentence in conclude(trainer, names):
-                    say(sentence, markup=False)
-            else:
-                say(f"stopped at step {trainer.done_steps}; --resume goes on")
+    if data is None:
+        training_data = load_published(recipe, data_dir)
+    else:
+        training_data = _load_own(
+            recipe,
+            settings,
+            data,
+            published=published,
+            channels=channels,
+            split=_split(data, resumed, skip=skip_unreadable),
+            seen=other.pictures.learnt if other and other.pictures else (),
+        )
+    recipe, validation = training_data.recipe, None if final else training_data.validation
+    training = training_data.all if final else training_data.training
+    name = recipe.name if data is None else training_data.dataset.name
+    pictures = training_data.pictures
+    if pictures and final:
+        both = f"{pictures.trained_pictures} {pictures.held_out_pictures}"
+        pictures = pictures.model_copy(update={"trained_pictures": both})
+    command = typed_command(context.meta[_WORDS])
+    plan = Plan(recipe, seed, training, validation, directory, pictures, published, command)
+    with plan.locked():
+        trainer = Trainer(plan, device=torch_device, resume=resumes)
+        say = Console().print
+        if other:
+            loaded = trainer.state.start_from(other, fitting=transfer is not None)
+            initialised = [key for key in trainer.network.state_dict() if key not in loaded]
+            rest = ", ".join(initialised) or "nothing"
+            say(f"weights from {source}: {', '.join(loaded)}; initialised: {rest}")
+        if pictures and not trainer.done_steps:
+            for notice in filter(None, (reason, *training_data.notices)):
+                say(notice, markup=False)
+            say(_describe(trainer))
+        chooses = not threads and torch_device.type == "cpu"
+        chooser = ThreadChooser() if chooses else None
+        if trainer.run(max_minutes=max_minutes, threads=chooser):
+            say(f"{name} is trained: {plan.checkpoint_path}")
+            names = pictures.class_names if pictures else ()
+            for sentence in conclude(trainer, names):
+                say(sentence, markup=False)
+        else:
+            say(f"stopped at step {trainer.done_steps}; --resume goes on")
 
 
 @app.command()
@@ -567,14 +551,6 @@ def _load_own(
         return data._replace(recipe=override(data.recipe, settings, fixed=fixed))
     except SettingError as error:
         raise typer.BadParameter(str(error)) from error
-
-
-def _thread_chooser(
-    threads: int, device: torch.device, processes: Processes
-) -> ThreadChooser | None:
-    """What chooses the threads of steps, unless the user did or something else computes them."""
-    chooses = not threads and device.type == "cpu" and processes.count == 1
-    return ThreadChooser() if chooses else None
 
 
 def _choose_stem(

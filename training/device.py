@@ -1,22 +1,11 @@
-"""The devices that train a network, and the processes that share the work.
-
-Processes that train together add up gradients in one all-reduce of one flat tensor.
-DistributedDataParallel does the same in buckets that overlap with the backward pass, but averages
-over processes, which is wrong where their shares of a batch differ, and sees only what goes through
-`forward`, which the decoder does not.
-"""
+"""The device that trains a network."""
 
 from __future__ import annotations
 
 import ctypes
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import torch
-import torch.distributed as dist
-from torch import Tensor
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 
@@ -39,8 +28,7 @@ def choose_device(name: str, *, threads: int = 0) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":
-        # PyTorch makes no device current that has no number; LOCAL_RANK is torchrun's.
-        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        name = "cuda:0"  # PyTorch makes no device current that has no number
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
@@ -90,60 +78,3 @@ def convolution_precision(asked: str, device: torch.device) -> str:
     """
     uses_bfloat16 = has_bfloat16(device) and (device.type == "cuda" or asked == "bfloat16")
     return "bfloat16" if uses_bfloat16 else "float32"
-
-
-@dataclass(frozen=True)
-class Processes:
-    """This process among those that train one network together. By default it is alone."""
-
-    rank: int = 0
-    count: int = 1
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process writes files, validates and shows progress."""
-        return self.rank == 0
-
-    def share(self, rows: Tensor) -> Tensor:
-        """Return this process's part of a tensor with a row for each image of a batch."""
-        return rows.tensor_split(self.count)[self.rank]
-
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over all processes. All get the same bits."""
-        if self.count == 1:
-            return
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        dist.all_reduce(flat)
-        totals = torch.split(flat, [tensor.numel() for tensor in tensors])
-        for tensor, total in zip(tensors, totals, strict=True):
-            tensor.copy_(total.view_as(tensor))
-
-    def any(self, *flags: bool) -> list[bool]:
-        """Return for each flag whether any process has set it. The flags go over the CPU."""
-        if self.count == 1:
-            return list(flags)
-        raised = torch.tensor(flags, dtype=torch.int32)
-        dist.all_reduce(raised, dist.ReduceOp.MAX)
-        return [bool(flag) for flag in raised.tolist()]
-
-    @contextmanager
-    def leader_first(self) -> Iterator[None]:
-        """The others enter when the leader has left."""
-        if not self.leads:
-            self.any(False)
-        yield
-        if self.leads:
-            self.any(False)
-
-
-@contextmanager
-def joined_processes(device: torch.device) -> Iterator[Processes]:
-    """Join the processes that `torchrun` started, within the context; by default there is one."""
-    if "WORLD_SIZE" not in os.environ:
-        yield Processes()
-        return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-    try:
-        yield Processes(dist.get_rank(), dist.get_world_size())
-    finally:
-        dist.destroy_process_group()

@@ -97,8 +97,6 @@ class Checkpoint:
     """Muon's state, where it trains some weights; empty as Adam's is."""
     best: Best | None = None
     """The best weights so far, where the recipe keeps them and the run is not complete."""
-    unlogged: dict[str, float] = field(default_factory=dict)
-    """Sums of the losses of steps since the last line of metrics, by name, and how many `steps`."""
 
     @property
     def run(self) -> Run:
@@ -272,7 +270,6 @@ class TrainingState:
         )
         self._before: tuple[Run, ...] = ()
         self.best: Best | None = None
-        self.unlogged: dict[str, float] = {}
 
     def _make_muon(self, matrices: dict[Tensor, int]) -> Muon:
         """Muon with the recipe's settings; the kernels of the stem keep their norm if it says so.
@@ -423,7 +420,6 @@ class TrainingState:
             optimiser={} if complete else self.optimiser.state_dict(),
             muon={} if complete or self.muon is None else self.muon.state_dict(),
             best=None if complete else best,
-            unlogged=self.unlogged,
         ).save(self._plan.checkpoint_path)
 
     def restore(self) -> None:
@@ -458,7 +454,7 @@ class TrainingState:
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"{path} does not fit: {error}") from error
         self.run, self._before = run, tuple(before)
-        self.best, self.unlogged = saved.best, saved.unlogged
+        self.best = saved.best
 
 
 def _groups(weights: list[nn.Parameter], *, weight_decay: float) -> list[dict[str, Any]]:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from model.capsnet import Network
-from training.device import Processes
 from training.frozen import remember_features
 from training.losses import Losses, total_loss
 from training.metrics import CLASS_ERROR, VALIDATION_ERROR, Meter, RunLog
@@ -30,7 +29,6 @@ FITTED, FITTED_AT_END = 256, 2048
 """About the number of images to which the statistics of averaged weights are fitted."""
 _DECAY, _DECAY_STEPS = 0.96, 2000
 """The factor of the exponential schedule, by so many steps."""
-_ALONE = Processes()
 
 
 class Trainer:
@@ -38,15 +36,12 @@ class Trainer:
 
     Args:
         resume: continue from the directory's checkpoint instead of starting anew.
-        processes: those that share each batch; one alone by default. Batch normalisation is over
-            each one's own share.
-        replay: on a GPU, a process that trains alone replays its steps as a CUDA graph.
-        tensorboard: whether to write metrics for TensorBoard as well.
+        replay: whether a GPU replays the steps as a CUDA graph.
 
     Raises:
         TrainingError: the directory already holds a run and `resume` was not asked for, the
-            checkpoint there belongs to another recipe, seed or split, the recipe freezes what is
-            not there, or there are more processes than images in a batch.
+            checkpoint there belongs to another recipe, seed or split, or the recipe freezes what is
+            not there.
         CheckpointError: the checkpoint is missing or corrupt.
     """
 
@@ -56,17 +51,10 @@ class Trainer:
         *,
         device: torch.device,
         resume: bool = False,
-        processes: Processes = _ALONE,
         replay: bool = True,
-        tensorboard: bool = False,
     ) -> None:
-        if processes.count > plan.recipe.batch_size:
-            raise TrainingError(
-                f"{processes.count} processes cannot share {plan.recipe.batch_size} images"
-            )
         self.plan = plan
         self.device = device
-        self.processes = processes
         self.state = TrainingState(plan, device=device)
         if resume:
             self.state.restore()
@@ -75,13 +63,7 @@ class Trainer:
                 f"{plan.directory} already holds a run; continue it with --resume or choose "
                 "another --run-dir or --seed"
             )
-        self._log = RunLog(
-            plan.directory,
-            keep_until=self.done_steps,
-            tensorboard=tensorboard,
-            quiet=not processes.leads,
-        )
-        self._meter: Meter | None = None
+        self._log = RunLog(plan.directory, keep_until=self.done_steps)
         self.error_percent: float | None = None
         """The error on held-out images at the last validation, in percent."""
         self._stop_percent: float | None = None
@@ -89,7 +71,7 @@ class Trainer:
             remember_features(self.state.network, self.state.result)
         kind = TASKS[plan.recipe.task]
         self.task = kind(plan.recipe, plan.training, seed=plan.seed, device=device)
-        replays = replay and device.type == "cuda" and processes.count == 1
+        replays = replay and device.type == "cuda"
         self.work: Work = Replay(self._work, device=device) if replays else self._work
         """What a step does on the device."""
 
@@ -148,7 +130,7 @@ class Trainer:
         """
         start = saved = clock()
         before = self.state.run.seconds
-        meter = self._meter = Meter(self.processes, start, self.state.unlogged)
+        meter = Meter(start)
         name, done = self.plan.recipe.name, self.done_steps
         shown = self._log.shown(name, total=self.total_steps, done=done)
         with stop_signals() as stopped, shown:
@@ -167,29 +149,25 @@ class Trainer:
                     self._add_losses(losses, meter.restart(now))
                 self._validate(validate_every)
                 self._log.advance(self.done_steps)
-                save, stop = self.processes.any(
-                    now - saved > save_every_s, stopped() or now - start > 60 * max_minutes
-                )
-                if save:
+                if now - saved > save_every_s:
                     self.save()
                     saved = now
-                if stop:
+                if stopped() or now - start > 60 * max_minutes:
                     break
             self.save()
         return self.complete
 
     def step(self) -> Losses:
-        """Do one gradient step of the whole batch, of which this process computes its share.
+        """Do one gradient step.
 
         Returns:
-            terms of the loss, detached scalars on the training device: this process's part of the
-            batch's means, so that those of all processes add up to them. The next step may
-            overwrite them.
+            terms of the loss, detached scalars on the training device: means over the batch. The
+            next step may overwrite them.
         """
         recipe, done = self.plan.recipe, self.done_steps
         self.state.begin_step(learning_rate(recipe, done, total=self.total_steps))
-        rows = self.processes.share(self.task.batches.rows(done))
-        losses = self.work(rows, torch.full((), float(done), device=self.device))
+        step = torch.full((), float(done), device=self.device)
+        losses = self.work(self.task.batches.rows(done), step)
         self.state.end_step()
         return losses
 
@@ -199,31 +177,20 @@ class Trainer:
         Raises:
             TrainingError: a weight is not finite; the last checkpoint is kept.
         """
-        if self._meter:
-            self.state.unlogged = self._meter.sums()
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
             raise TrainingError(
                 f"a weight is not finite at step {self.done_steps}; the last checkpoint is kept"
             )
-        if self.processes.leads:
-            self._fit_statistics()
-            self.state.save(examples=len(self.task.batches), complete=self.complete)
+        self._fit_statistics()
+        self.state.save(examples=len(self.task.batches), complete=self.complete)
 
     def _work(self, rows: Tensor, step: Tensor) -> Losses:
-        """Compute gradients from some rows of a batch, and move the weights."""
-        losses = self._descend(rows, step)
-        gradients = [weight.grad for weight in self.network.parameters()]
-        self.processes.add_up([gradient for gradient in gradients if gradient is not None])
-        self.state.move()
-        return losses
-
-    def _descend(self, rows: Tensor, step: Tensor) -> Losses:
-        """Losses of some rows of a batch at a step, as parts of its means; leaves gradients."""
-        share = len(rows) / self.plan.recipe.batch_size
+        """Compute gradients from the rows of a batch, and move the weights."""
         losses = self.task.losses(self.network, rows, step)
         self.network.zero_grad(set_to_none=True)
-        (total_loss(losses, self.plan.recipe) * share).backward()  # type: ignore[no-untyped-call]
-        return {name: loss.detach() * share for name, loss in losses.items()}
+        total_loss(losses, self.plan.recipe).backward()  # type: ignore[no-untyped-call]
+        self.state.move()
+        return {name: loss.detach() for name, loss in losses.items()}
 
     @property
     def _epoch(self) -> float:
@@ -254,13 +221,12 @@ class Trainer:
             self.state.fit_statistics(batches.make(torch.cat(rows)).images)
 
     def _validate(self, every: int | None) -> None:
-        """Measure the error on what is held out, where that is due and this process leads."""
+        """Measure the error on what is held out, where that is due."""
         validation = self.plan.validation
         if not every:
             every = math.ceil(len(self.task.batches) / self.plan.recipe.batch_size)
             every = max(every, MIN_STEPS) if self.plan.recipe.keep == "best" else every
-        due = self.done_steps % every == 0 or self.complete
-        if not due or not self.processes.leads:
+        if self.done_steps % every and not self.complete:
             return
         self._fit_statistics()
         if validation:

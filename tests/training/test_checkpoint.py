@@ -50,27 +50,6 @@ def path(tmp_path: Path, checkpoint: Checkpoint) -> Path:
     return path
 
 
-@pytest.mark.parametrize("field", ["recipe", "pictures", "examples", "runs"])
-def test_what_is_saved_is_loaded(path: Path, checkpoint: Checkpoint, field: str) -> None:
-    """A run's description comes back equal."""
-    assert getattr(checkpoint, field) == getattr(Checkpoint.load(path), field)
-
-
-@pytest.mark.parametrize("field", ["network", "optimiser"])
-def test_tensors_come_back_bit_by_bit(path: Path, checkpoint: Checkpoint, field: str) -> None:
-    """The network's and the optimiser's state come back exactly."""
-    expected, actual = getattr(checkpoint, field), getattr(Checkpoint.load(path), field)
-    torch.testing.assert_close(expected, actual, rtol=0, atol=0)
-
-
-def test_saving_replaces_the_old_state(path: Path, checkpoint: Checkpoint) -> None:
-    """The latest state is the one loaded; what a kill left half-written is no obstacle."""
-    path.with_name("checkpoint.pt.tmp").write_bytes(b"half a checkpoint")
-    replace(checkpoint, examples=121).save(path)
-    assert 121 == Checkpoint.load(path).examples
-    assert [path] == list(path.parent.iterdir())
-
-
 def test_a_failed_save_leaves_the_old_state(path: Path, checkpoint: Checkpoint) -> None:
     """A state that cannot be written does not harm the one on disk."""
     before = path.read_bytes()
@@ -80,20 +59,12 @@ def test_a_failed_save_leaves_the_old_state(path: Path, checkpoint: Checkpoint) 
     assert before == path.read_bytes()
 
 
-def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
-    """The message says where a checkpoint was looked for."""
-    with pytest.raises(CheckpointError, match=r"no checkpoint at .*nowhere\.pt"):
-        Checkpoint.load(tmp_path / "nowhere.pt")
-
-
 @pytest.mark.parametrize(
     "content",
     [
         pytest.param(b"", id="empty"),
         pytest.param(b"this is no checkpoint", id="text"),
-        pytest.param(b"0", id="an odd pickle"),
-        pytest.param(bytes(4000), id="zeros"),
-        *(pytest.param(share, id=f"{share:.1%} of one") for share in (0.1, 0.5, 0.9, 0.999)),
+        pytest.param(0.5, id="half of one"),
     ],
 )
 def test_other_files_are_refused(path: Path, content: bytes | float) -> None:
@@ -133,14 +104,6 @@ def test_unknown_content_is_refused(path: Path, change: dict[str, Any], message:
     """A readable file that does not describe a run of ours ends in the checkpoint's own error."""
     torch.save({**torch.load(path), **change}, path)
     with pytest.raises(CheckpointError, match=message):
-        Checkpoint.load(path)
-
-
-@pytest.mark.parametrize("value", [[1, 2], WEIGHTS, 7], ids=["list", "tensor", "number"])
-def test_other_saved_values_are_refused(path: Path, value: object) -> None:
-    """So does a file of something else than a run."""
-    torch.save(value, path)
-    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
         Checkpoint.load(path)
 
 

@@ -276,13 +276,6 @@ def test_presets_are_listed() -> None:
     assert len(PRESETS) == len(lines) - 1
 
 
-def test_metrics_go_to_tensorboard_where_asked(train: Train, tmp_path: Path) -> None:
-    """In a folder of the run."""
-    pytest.importorskip("tensorboard")
-    assert 0 == train(tmp_path, "--tensorboard").exit_code
-    assert list((tmp_path / "tensorboard").iterdir())
-
-
 def test_an_expected_failure_is_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

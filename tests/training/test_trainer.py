@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from torch import Tensor
 
 from model.capsnet import Network
 from tests.training.runs import MakeTrainer, metrics, weights
-from training.answers import error_percent
 from training.data.datasets import Examples
 from training.losses import margin_loss
 from training.recipes import Recipe
@@ -53,14 +51,6 @@ def _rounded(recipe: Recipe, what: str) -> Recipe:
     return replace(recipe, **{what: "bfloat16"})  # type: ignore[arg-type]
 
 
-def test_a_run_to_the_end_is_complete(make_trainer: MakeTrainer) -> None:
-    """`run` says so; the last step is logged, and nothing is validated without a split."""
-    trainer = make_trainer()
-    assert (True, 6) == (trainer.run(log_every=4), trainer.done_steps)
-    assert [4, 6] == [line["step"] for line in metrics(trainer)]
-    assert all("validation_error_percent" not in line for line in metrics(trainer))
-
-
 @pytest.mark.parametrize(
     ("change", "steps"),
     [
@@ -95,15 +85,6 @@ def test_metrics_are_means_since_the_last_line(make_trainer: MakeTrainer) -> Non
         expected = torch.stack([losses[name] for losses in steps]).reshape(3, 2).mean(dim=1)
         actual = torch.tensor([line[f"{name}_loss"] for line in metrics(trainer)])
         torch.testing.assert_close(expected, actual)
-
-
-def test_metrics_say_when_they_were_taken(make_trainer: MakeTrainer) -> None:
-    """Step, epoch and seconds so far, and the speed: eight images every half second are 16."""
-    trainer = make_trainer()
-    trainer.run(log_every=2, clock=count(step=0.5).__next__)
-    names = ("step", "epoch", "seconds", "images_per_s")
-    expected = [(2, 2 / 3, 1.0, 16.0), (4, 4 / 3, 2.0, 16.0), (6, 2.0, 3.0, 16.0)]
-    assert expected == [tuple(line[name] for name in names) for line in metrics(trainer)]
 
 
 @pytest.mark.parametrize(("every", "expected"), [(None, [3, 6]), (4, [4, 6])])
@@ -146,15 +127,6 @@ def test_dropout_depends_on_seed_and_step_alone(
     torch.testing.assert_close(weights(plain), weights(trainer), rtol=0, atol=0)
 
 
-def test_validation_measures_the_network(make_trainer: MakeTrainer, bars: Examples) -> None:
-    """The last error is that of the finished network on the validation split."""
-    validation = Examples(bars.images[:7], bars.labels[::-1][:7])
-    trainer = make_trainer(validation=validation)
-    trainer.run()
-    expected = error_percent(trainer.network, validation, CPU)
-    assert expected == metrics(trainer)[-1]["validation_error_percent"]
-
-
 @pytest.mark.parametrize("validating", [True, False])
 def test_only_training_images_are_shifted(
     make_trainer: MakeTrainer, bars: Examples, *, validating: bool
@@ -192,15 +164,6 @@ def test_a_step_follows_the_weighted_sum(
     weights = twin.network.get_parameter(VOTES)
     expected = torch.autograd.grad(margin + weight * error, weights)[0]
     torch.testing.assert_close(expected, trainer.network.get_parameter(VOTES).grad)
-
-
-def test_a_step_without_reconstruction_leaves_the_decoder_alone(
-    make_trainer: MakeTrainer, tiny: Recipe
-) -> None:
-    """Where reconstruction has no weight, the decoder is neither run nor trained."""
-    trainer = make_trainer(recipe=replace(tiny, mse_weight=0))
-    terms = list(trainer.step())
-    assert (["margin"], {None}) == (terms, {w.grad for w in trainer.network.decoder.parameters()})
 
 
 SHRINKING = Recipe("r", schedule="exponential")

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from tests.training.runs import MakeTrainer
-from training.answers import error_percent
 from training.data.datasets import Examples
 from training.recipes import Recipe
 from training.state import CHECKPOINT, Checkpoint
@@ -43,18 +42,6 @@ def test_the_running_average_is_saved(
         expected = (1 - share) * expected + share * trainer.network.get_parameter(VOTES).detach()
     trainer.save()
     torch.testing.assert_close(expected, saved(trainer).network[VOTES])
-
-
-def test_averaging_does_not_change_the_training(
-    make_trainer: MakeTrainer, tiny: Recipe, averaged: Recipe
-) -> None:
-    """The weights below the average are those of a run without one."""
-    plain, trainer = make_trainer("plain", recipe=tiny), make_trainer(recipe=averaged)
-    plain.run()
-    trainer.run()
-    torch.testing.assert_close(
-        list(plain.network.parameters()), list(trainer.network.parameters()), rtol=0, atol=0
-    )
 
 
 def test_statistics_are_those_of_the_averaged_weights(
@@ -95,21 +82,6 @@ def test_frozen_parts_keep_their_statistics(
     before = [buffer.clone() for buffer in trainer.state.result.buffers()]
     trainer.run()
     torch.testing.assert_close(before, list(trainer.state.result.buffers()), rtol=0, atol=0)
-
-
-def test_the_average_is_validated(
-    make_trainer: MakeTrainer, averaged: Recipe, bars: Examples
-) -> None:
-    """The error is that of the saved weights, whatever became of those last trained."""
-    trainer = make_trainer(recipe=replace(averaged, epochs=10), validation=bars)
-    trainer.run()
-    before = error_percent(trainer.state.result, bars, CPU)
-    for weight in trainer.network.parameters():
-        weight.data.zero_()
-    assert before < error_percent(trainer.network, bars, CPU)
-    assert trainer.plan.validation is not None
-    validated = trainer.task.errors(trainer.state.result, trainer.plan.validation)
-    assert before == validated["validation_error_percent"]
 
 
 def test_the_average_starts_from_transferred_weights(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -86,15 +85,6 @@ def test_a_run_keeps_its_id(make_trainer: MakeTrainer) -> None:
     assert trainer.state.run.id != make_trainer("other").state.run.id
 
 
-def test_a_run_keeps_its_recipe(make_trainer: MakeTrainer, tiny: Recipe) -> None:
-    """All of it, as JSON holds it, also where another run goes on from its weights."""
-    trainer = make_trainer()
-    trainer.run()
-    saved = Checkpoint.load(trainer.plan.checkpoint_path)
-    assert tiny == Recipe.from_dict(saved.run.recipe)
-    assert json.loads(json.dumps(saved.run.to_dict()))["recipe"] == saved.run.recipe
-
-
 def test_metrics_past_the_checkpoint_are_dropped(make_trainer: MakeTrainer) -> None:
     """A kill costs the steps since the last save; in the end every step has its line, once."""
     trainer = make_trainer()
@@ -176,56 +166,10 @@ def test_another_run_is_not_resumed(
     assert before == files(trainer.plan.directory)
 
 
-def test_a_corrupt_checkpoint_is_not_resumed(make_trainer: MakeTrainer) -> None:
-    """It is refused, and left as it is, so that someone can look at it."""
-    trainer = make_trainer()
-    run_three_steps(trainer)
-    path = trainer.plan.directory / "checkpoint.pt"
-    path.write_bytes(path.read_bytes()[:-100])
-    before = files(trainer.plan.directory)
-    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
-        make_trainer(resume=True)
-    assert before == files(trainer.plan.directory)
-
-
-def test_a_checkpoint_of_other_sizes_is_not_resumed(make_trainer: MakeTrainer) -> None:
-    """Weights that do not fit the recipe's network end in the checkpoint's own error."""
-    trainer = make_trainer()
-    run_three_steps(trainer)
-    path = trainer.plan.directory / "checkpoint.pt"
-    replace(Checkpoint.load(path), network={"stem.0.weight": torch.zeros(1)}).save(path)
-    with pytest.raises(CheckpointError, match="does not fit"):
-        make_trainer(resume=True)
-
-
 def test_nothing_to_resume_is_an_error(make_trainer: MakeTrainer) -> None:
     """Resuming a run that never was does not start one."""
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
         make_trainer(resume=True)
-
-
-@pytest.mark.parametrize("interrupt", [1, 3, 5])
-def test_a_resumed_run_prints_the_same_losses(make_trainer: MakeTrainer, interrupt: int) -> None:
-    """A line's means are over all steps since the line before, also those before the stop."""
-    through = make_trainer("through")
-    through.run(log_every=4)
-    make_trainer().run(max_minutes=interrupt - 0.5, log_every=4, clock=minutes())
-    resumed = make_trainer(resume=True)
-    resumed.run(log_every=4)
-    assert losses(through) == pytest.approx(losses(resumed))
-
-
-def losses(trainer: Trainer) -> dict[tuple[int, str], float]:
-    """By step and term."""
-    found = [(line["step"], name, line[name]) for line in metrics(trainer) for name in line]
-    return {(step, name): value for step, name, value in found if name.endswith("_loss")}
-
-
-def test_the_last_epoch_is_the_recipes(make_trainer: MakeTrainer, tiny: Recipe) -> None:
-    """The last batch may be of a few images more: 2 epochs of 24 images in batches of 7."""
-    trainer = make_trainer(recipe=replace(tiny, batch_size=7))
-    trainer.run(log_every=1)
-    assert [7 / 24, 2] == [metrics(trainer)[place]["epoch"] for place in (0, -1)]
 
 
 @pytest.fixture
@@ -262,12 +206,3 @@ def test_the_best_weights_are_kept(
     assert (75, 100, None) == (saved.run.kept_step, saved.run.steps, saved.best)
     torch.testing.assert_close(kept[75], saved.network["decoder.pixels.weight"], rtol=0, atol=0)
     assert wavering[-1] == trainer.error_percent
-
-
-def test_the_last_weights_are_kept_where_nothing_is_held_out(
-    make_trainer: MakeTrainer, tiny: Recipe
-) -> None:
-    """There is nothing to tell which are best."""
-    trainer = make_trainer(recipe=replace(tiny, keep="best"))
-    trainer.run()
-    assert 0 == Checkpoint.load(trainer.plan.checkpoint_path).run.kept_step

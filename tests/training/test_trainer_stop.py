@@ -59,15 +59,6 @@ def test_a_signal_stops_and_saves(make_trainer: MakeTrainer, stop_signal: signal
     assert before is signal.getsignal(stop_signal)
 
 
-def test_signals_are_caught_in_the_loop_alone(
-    make_trainer: MakeTrainer, stop_signal: signal.Signals
-) -> None:
-    """After a run to the end, too."""
-    before = signal.getsignal(stop_signal)
-    make_trainer().run()
-    assert before is signal.getsignal(stop_signal)
-
-
 @pytest.mark.parametrize(
     ("log_every", "message"), [(1, "loss is not finite"), (100, "is not finite")]
 )

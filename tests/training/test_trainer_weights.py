@@ -82,14 +82,6 @@ def test_batches_that_the_weights_have_seen_are_refused(
         make_trainer("third").state.start_from(Checkpoint.load(second.plan.directory / CHECKPOINT))
 
 
-def test_a_seed_draws_other_batches_for_another_task(
-    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
-) -> None:
-    """Pairs have nothing in common with the single digits of the same seed."""
-    pairs = replace(tiny, task="pairs", network=replace(tiny.network, height=36, width=36))
-    assert make_trainer("pairs", recipe=pairs).state.start_from(finished, fitting=True)
-
-
 OTHER = DynamicConfig(stem=(Conv(5, 9),), primary_types=1)
 NOTHING_ALIKE = DynamicConfig(
     stem=(Conv(5, 9),), primary_types=3, class_dim=3, decoder_hidden=(5, 5), height=30, width=30
@@ -116,16 +108,6 @@ def test_weights_of_another_network_are_refused(
         trainer.state.start_from(finished, fitting=fitting)
 
 
-def test_a_run_that_has_begun_keeps_its_weights(
-    make_trainer: MakeTrainer, finished: Checkpoint
-) -> None:
-    """After the first step it is too late."""
-    trainer = make_trainer("second", seed=2)
-    trainer.step()
-    with pytest.raises(TrainingError, match="has started"):
-        trainer.state.start_from(finished)
-
-
 def test_a_larger_network_takes_what_fits(
     make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
 ) -> None:
@@ -138,22 +120,6 @@ def test_a_larger_network_takes_what_fits(
     assert before.keys() - anew == set(taken)
     for name, value in trainer.network.state_dict().items():
         assert torch.equal(finished.network[name] if name in taken else before[name], value)
-
-
-def test_what_was_transferred_is_kept(
-    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
-) -> None:
-    """The checkpoint names the weights, also after a pause."""
-    larger = replace(tiny, task="pairs", network=replace(tiny.network, height=36, width=36))
-    trainer = make_trainer("second", seed=2, recipe=larger)
-    taken = trainer.state.start_from(finished, fitting=True)
-    trainer.step()
-    trainer.save()
-    make_trainer("second", seed=2, recipe=larger, resume=True).save()
-    saved = Checkpoint.load(trainer.plan.directory / CHECKPOINT)
-    before, _ = saved.runs
-    assert taken == before.taken
-    assert "tiny, seed 1, 6 steps" == str(before)
 
 
 def test_frozen_weights_stay(make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe) -> None:
