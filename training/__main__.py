@@ -7,9 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
@@ -47,7 +45,7 @@ from training.state import (
     TrainingError,
     starting_point,
 )
-from training.stem_choice import Stem, decide
+from training.stem_choice import choose_stem
 from training.tasks import PREVIEW
 from training.threads import ThreadChooser
 from training.trainer import Trainer
@@ -114,8 +112,6 @@ Replace = Annotated[
     bool, typer.Option("--replace", help="Replace a bundle of that name, whatever made it.")
 ]
 _DATA = Path("data")
-_TRIAL_MINUTES = 0.5
-"""The minutes that each stem is trained for, where the pictures do not decide between two."""
 _WORST = 10
 """The number of classes whose recalls end a training."""
 
@@ -152,11 +148,10 @@ def train(
     stem: Annotated[
         str | None,
         typer.Option(
-            metavar="pretrained|trained|FILE",
+            metavar="pretrained|trained",
             help="What computes features of pictures. `pretrained`: EfficientNet-Lite0, which "
             "learnt 1.3 million photographs. `trained`: convolutions that learn your pictures. "
-            "FILE: weights of torchvision or timm. By default, `train pictures` looks at the "
-            "folder and says what it chose.",
+            "By default, `train pictures` looks at the folder and says what it chose.",
         ),
     ] = None,
     channels: Annotated[int | None, typer.Option(help="1 makes pictures grey, 3 coloured.")] = None,
@@ -202,9 +197,7 @@ def train(
     resumes = resume or (resume_or_begin and (directory / CHECKPOINT).exists())
     resumed = directory if resumes else None
     wanted = stem or ("trained" if size else None)
-    published, reason = _choose_stem(
-        wanted, recipe, settings, data, resumed, channels=channels, skip=skip_unreadable
-    )
+    published, reason = _choose_stem(wanted, recipe, data, resumed, channels=channels)
     source = None if resumes else weights or transfer
     other = starting_point(source) if source else None
     torch_device = choose_device(device, threads=threads)
@@ -556,12 +549,10 @@ def _load_own(
 def _choose_stem(
     stem: str | None,
     recipe: Recipe,
-    settings: list[str],
     folder: Path | None,
     resumed: Path | None,
     *,
     channels: int | None,
-    skip: bool,
 ) -> tuple[PublishedWeights | None, str | None]:
     """The weights of a pretrained stem, or None, and a sentence if the pictures decided that.
 
@@ -569,44 +560,15 @@ def _choose_stem(
         stem: what the user chose, if anything.
         resumed: the run that goes on, whose stem is kept.
     """
+    if stem not in (None, "pretrained", "trained"):
+        raise typer.BadParameter(f"--stem is pretrained or trained, not {stem}")
     reason = None
     if stem is None and folder is not None and recipe.dataset == FOLDER:
         if resumed:
             stem = "pretrained" if Checkpoint.load(resumed / CHECKPOINT).recipe.pretrained else None
         else:
-            try_out = partial(_try_stem, recipe, settings, folder, channels=channels, skip=skip)
-            stem, reason = decide(folder, channels=channels, try_out=try_out)
-    return None if stem in (None, "trained") else find_weights(str(stem)), reason
-
-
-def _try_stem(
-    recipe: Recipe,
-    settings: list[str],
-    folder: Path,
-    stem: Stem,
-    *,
-    channels: int | None,
-    skip: bool,
-) -> float:
-    """The error on held-out pictures, in percent, after half a minute of training with a stem."""
-    published = find_weights(stem) if stem == "pretrained" else None
-    split = _split(folder, None, skip=skip)
-    data = _load_own(
-        recipe, settings, folder, published=published, channels=channels, split=split, seen=()
-    )
-    with TemporaryDirectory() as directory:
-        plan = Plan(
-            data.recipe,
-            1,
-            data.training,
-            data.validation,
-            Path(directory),
-            data.pictures,
-            published,
-        )
-        trainer = Trainer(plan, device=torch.device("cpu"))
-        trainer.run(max_minutes=_TRIAL_MINUTES, threads=ThreadChooser(), validate_every=10)
-        return 100.0 if trainer.error_percent is None else trainer.error_percent
+            stem, reason = choose_stem(folder, channels=channels)
+    return find_weights() if stem == "pretrained" else None, reason
 
 
 def _run_name(preset: str, data: Path | None) -> str:

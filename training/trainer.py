@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from model.capsnet import Network
-from training.frozen import remember_features
 from training.losses import Losses, total_loss
 from training.metrics import CLASS_ERROR, VALIDATION_ERROR, Meter, RunLog
+from training.pretrained import remember_features
 from training.recipes import Recipe
 from training.replay import Replay, Work
 from training.state import Plan, TrainingError, TrainingState

@@ -10,7 +10,7 @@ import torch
 from pydantic import PlainValidator
 from torch import Tensor, nn
 
-from model.capsnet.pretrained import ARCHITECTURES, PretrainedNetwork
+from model.capsnet.pretrained import ARCHITECTURES, PretrainedNetwork, zeros_around
 
 Activation = Literal["relu", "gelu", "none"]
 _RESIDUAL_SCALE = 0.5
@@ -138,9 +138,8 @@ def geometry(height: int, width: int, layers: Sequence[StemLayer]) -> Geometry:
         elif isinstance(layer, Pretrained):
             if layer is not layers[0]:
                 raise ValueError("a pretrained network is the first layer of its stem")
-            architecture = ARCHITECTURES[layer.network]
-            for kernel, stride in architecture.windows:
-                before = architecture.padding(grid.rows, kernel, stride)[0]
+            for kernel, stride in ARCHITECTURES[layer.network].windows:
+                before = zeros_around(grid.rows, kernel, stride)[0]
                 rows, columns = (math.ceil(side / stride) for side in grid[:2])
                 grid = Geometry(
                     rows,

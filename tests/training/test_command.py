@@ -171,6 +171,7 @@ def test_the_size_of_pictures_may_be_forced(
         (("--max-minutes=-1",), "Invalid value for '--max-minutes'"),
         (("--size=32",), "--size, --channels, --stem and --skip-unreadable are for"),
         (("--weights=a", "--transfer=b"), "exclude each other"),
+        (("--data=.", "--stem=resnet.pth"), "--stem is pretrained or trained, not resnet.pth"),
         (("--data=.", "--set", "channels=3"), "channels is set by the data set"),
     ],
     ids=str,

@@ -77,7 +77,7 @@ def describe_each(
 ) -> Iterator[DescribeAnswer | Problem]:
     """The description of each file in turn, or why it was refused."""
     for file in files:
-        try:  # noqa: PERF203
+        try:
             yield client.describe(file, **options)
         except Problem as problem:
             yield problem
