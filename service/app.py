@@ -13,7 +13,6 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.routing import BaseRoute
 
-from model.runtime.cpu import cpu_quota
 from service import VERSION
 from service.api.routes import TAGS, api_routes, max_view_cost
 from service.api.v2.routes import v2_routes
@@ -182,13 +181,11 @@ async def load_engine(
 
     def load() -> Engine:
         settings = context.settings
-        cores, workers = settings.threads or cpu_quota(), max(1, settings.workers)
+        workers = max(1, settings.workers)
         return open_engine(
             load_runtimes(settings, strict=strict, workers=workers, folder=folder),
             on_batch=context.metrics.record_batch,
             on_lost=lambda error: context.fail(f"inference failed: {error}"),
-            one_core=cores <= workers,
-            encoding_cache_bytes=settings.encoding_cache_bytes,
         )
 
     return await asyncio.to_thread(load)

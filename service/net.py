@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
@@ -15,7 +14,6 @@ from model.bundle import Manifest
 from model.outputs import Encoding, Graph, Trace
 from model.preprocess import Floats
 from service.errors import Problem, unwrap
-from service.inference.encodings import digest
 from service.inference.engine import Engine, Row
 from service.inference.job import Admission, Job
 from service.slow import SlowThread
@@ -25,8 +23,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 TURN_ROWS = 16
 """A large request computes rows of this price at a time."""
-_FEW_IMAGES = 2
-"""Encodings of so many images at once are kept. More would drive out those of other requests."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +37,10 @@ class ServedNet:
     job: Job
     admission: Admission
     slow: SlowThread
-    caller: Hashable = None
-    """The key or the address of the client. Encodings are kept for each client separately."""
 
     async def encode(self, images: Sequence[Floats]) -> list[Encoding[Floats] | Exception]:
         """Encode images in batches with those of other requests. One may fail alone."""
-        if len(images) <= _FEW_IMAGES and self.engine.encodings.limit_bytes:
-            found = [self._find(image) for image in images]
-            rows = [await found[0]] if len(found) == 1 else await asyncio.gather(*found)
-        else:
-            rows = await self._compute("encode", [(image,) for image in images])
+        rows = await self._compute("encode", [(image,) for image in images])
         return [_logged(row) if isinstance(row, Exception) else Encoding(*row) for row in rows]
 
     async def decode(self, poses: Floats, labels: int | NDArray[np.int64]) -> Floats:
@@ -69,20 +59,6 @@ class ServedNet:
     async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function on the thread for slow work."""
         return await self.slow.run(work, *args, **kwargs)
-
-    async def _find(self, image: Floats) -> Row | Exception:
-        """The encoding of one image, perhaps that of an earlier request."""
-
-        async def compute() -> Row | Exception:
-            (row,) = await self._compute("encode", [(image,)])
-            return row
-
-        key = (self.caller, self.manifest.name, digest(image))
-        row, computed = await self.engine.encodings.find(key, compute)
-        if not computed:
-            price = self.engine.price(self.manifest.name, "encode") * self.job.size
-            self.admission.record_found(self.job, price)
-        return row
 
     async def _compute(self, graph: Graph, rows: Sequence[Row]) -> list[Row | Exception]:
         """The results of rows, in order.

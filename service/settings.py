@@ -63,7 +63,6 @@ class Settings(BaseSettings):
     max_batch_rows: int = Field(32, ge=1)
     max_waiting_rows: int = Field(1024, ge=1)
     max_waiting_bytes: int = Field(500_000_000, ge=1)
-    encoding_cache_bytes: int = Field(1_000_000, ge=0)
     rate_limit_per_key: float = Field(0, ge=0)
     rate_burst_per_key: int = Field(256, ge=1)
     upload_timeout_s: float = Field(60, gt=0)

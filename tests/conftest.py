@@ -205,10 +205,7 @@ def runtime(bundle_path: Path) -> Runtime:
 
 @pytest.fixture(scope="session")
 def settings(strokes_bundle_path: Path, colour_bundle_path: Path) -> Settings:
-    """All three bundles, and limits low enough to be reached quickly.
-
-    No encodings are kept: many tests count what is computed for a picture that they send again.
-    """
+    """All three bundles, and limits low enough to be reached quickly."""
     del colour_bundle_path
     return Settings(
         bundles=strokes_bundle_path.parent,
@@ -218,7 +215,6 @@ def settings(strokes_bundle_path: Path, colour_bundle_path: Path) -> Settings:
         max_body_bytes=200_000,
         max_pixels=1_000_000,
         max_pictures=5,
-        encoding_cache_bytes=0,
     )
 
 

@@ -59,14 +59,10 @@ def free_port() -> int:
 def running(
     command: Command, environment: dict[str, str], *, probe: str = "/readyz", **more: Any
 ) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
-    """A service in a process of its own, from when the probe says 200; `more` is for Popen.
-
-    It keeps no encodings, because tests send few pictures and count what is computed.
-    """
+    """A service in a process of its own, from when the probe says 200; `more` is for Popen."""
     port = free_port()
     settings = {
         "CAPSNET_DRAIN_GRACE_S": "0",
-        "CAPSNET_ENCODING_CACHE_BYTES": "0",
         "CAPSNET_PORT": str(port),
         **environment,
     }
@@ -149,18 +145,20 @@ class SlowStorage:
 def hanging(folder: Path, *, on_the_loop: bool) -> tuple[dict[str, str], Path]:
     """An environment in which the first inference of all never ends, and the file it leaves."""
     stuck = folder / "stuck"
+    name = "Engine.submit" if on_the_loop else "Runtime.encode"
+    imported = "from service.inference.engine import Engine" if on_the_loop else ""
     source = f"""
-        plain = Runtime.encode
+        {imported}
+        plain = {name}
 
-        def encode(*arguments):
+        def compute(*arguments):
             path = pathlib.Path({str(stuck)!r})
             if path.exists():
                 return plain(*arguments)
             path.touch()
             threading.Event().wait()
 
-        Runtime.encode = encode
-        Runtime.row_s = lambda *_: {0.0 if on_the_loop else "float('inf')"}
+        {name} = compute
         """
     return patch_workers(folder, source), stuck
 

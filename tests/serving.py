@@ -26,5 +26,5 @@ class Served(TestClient):
 def serve(settings: Settings, **changes: Any) -> Served:
     """A client of the service with some settings, of which a few are changed."""
     own = settings.model_copy(update=changes)
-    engine = open_engine(load_runtimes(own), encoding_cache_bytes=own.encoding_cache_bytes)
+    engine = open_engine(load_runtimes(own))
     return Served(create_app(own, engine), base_url="http://localhost")

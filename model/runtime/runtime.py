@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -97,11 +96,6 @@ class Runtime:
         if self.encoder_role(1) != HALF:
             return manifest
         return replace(manifest, version=f"{manifest.version}+half")
-
-    def row_s(self, graph: str) -> float:
-        """Seconds a row of `encode`, `decode` or `trace`; infinite where one thread runs it."""
-        session = self._session(graph)
-        return math.inf if session is None else session.row_s
 
     def core_s(self, graph: str) -> float:
         """Seconds of a core that a row of `encode`, `decode` or `trace` takes; 0 on a GPU."""

@@ -157,9 +157,7 @@ class Request(fastapi.Request):
     def net(self, manifest: Manifest) -> ServedNet:
         """The network of a manifest, for this request's rows."""
         context = self.context
-        return ServedNet(
-            manifest, self.engine, self.job, context.admission, context.slow, caller=self.caller
-        )
+        return ServedNet(manifest, self.engine, self.job, context.admission, context.slow)
 
     async def decode(
         self, uploads: Sequence[Upload | Weighed], spec: ImageSpec

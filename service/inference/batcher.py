@@ -22,8 +22,6 @@ from service.inference.job import Closed, DeadlineExceeded, Job
 from service.telemetry.reports import BatchReport
 
 log = logging.getLogger(__name__)
-QUICK_S = 0.01
-"""A batch that takes less may be computed on the event loop."""
 
 
 class Results(NamedTuple):
@@ -70,8 +68,6 @@ class Queue:
     """The largest batch."""
     padding: Callable[[int], int] = lambda _rows: 0
     """The number of padding rows that are computed with a batch of so many rows."""
-    row_s: Callable[[], float] = lambda: math.inf
-    """Seconds that one row takes; infinite where only the batcher's thread may compute rows."""
     batch_s: float = math.inf
     """A batch takes about this long at most."""
     calls: list[_Call] = field(default_factory=list, init=False)
@@ -107,9 +103,7 @@ class Batcher:
 
     Rows whose caller has left are skipped. Rows that cannot be computed before their deadline are
     answered with `DeadlineExceeded`. A batch that fails is retried by halves, so that a bad row
-    fails alone. Rows that take less than `QUICK_S` are computed on the event loop: those of a lone
-    caller always, because waking a thread takes longer than a small network; those of several if
-    there is no second core for the thread.
+    fails alone.
 
     Args:
         queues: by the key that callers name.
@@ -117,7 +111,6 @@ class Batcher:
         warm_up: called once on the thread before any batch; the constructor waits.
         on_batch: called on the thread after every run.
         on_lost: called on the thread if the batcher is lost.
-        one_core: whether the thread and the event loop share one core.
 
     Raises:
         Exception: what `warm_up` raised.
@@ -131,13 +124,13 @@ class Batcher:
         warm_up: Callable[[], None] = lambda: None,
         on_batch: Callable[[BatchReport], None] = lambda _report: None,
         on_lost: Callable[[Exception], None] = lambda _error: None,
-        one_core: bool = False,
     ) -> None:
         self._queues = dict(queues)
-        self._one_core = one_core
         self._clock = clock
         self._on_batch = on_batch
         self._on_lost = on_lost
+        self._batch: list[_Row] = []
+        """What is computed now."""
         self._running_since: float | None = None
         self._closed = False
         self._changed = threading.Condition()
@@ -173,7 +166,7 @@ class Batcher:
             if self._closed:
                 raise Closed("the service is shutting down")
             insort(self._queues[key].calls, call, key=lambda queued: queued.job.position)
-        loop.call_soon(self._run_here)  # after the rows that come at the same time
+            self._changed.notify()
         return call.future
 
     async def submit(self, key: Hashable, rows: Sequence[Any], job: Job) -> Results:
@@ -201,10 +194,6 @@ class Batcher:
     def _has_calls(self) -> bool:
         return any(queue.calls for queue in self._queues.values())
 
-    @property
-    def _waiting(self) -> list[tuple[Queue, _Call]]:
-        return [(queue, call) for queue in self._queues.values() for call in queue.calls]
-
     def _work(self, warm_up: Callable[[], None], warm: Future[None]) -> None:
         try:
             warm_up()
@@ -216,38 +205,19 @@ class Batcher:
             while self._run_next():
                 pass
         except Exception as error:  # noqa: BLE001  whatever ends the thread must be reported
-            self._die(error, [])
+            self._die(error)
 
     def _run_next(self) -> bool:
         """Wait for a batch, run it, and return whether there may be another."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._running_since is None and (self._closed or self._has_calls)
-            )
+            self._changed.wait_for(lambda: self._closed or self._has_calls)
             if not self._has_calls:
                 return False
-            key, batch = self._take()
-        self._run(key, batch)
+            key, self._batch = self._take()
+        if self._batch:
+            self._compute(key, self._batch)
+        self._batch, self._running_since = [], None
         return True
-
-    def _is_quick(self) -> bool:
-        """Whether all waiting rows may be computed on the event loop."""
-        waiting = self._waiting
-        if len(waiting) > 1 and not self._one_core:
-            return False
-        seconds = sum(queue.row_s() * len(call.rows) for queue, call in waiting)
-        return seconds <= QUICK_S
-
-    def _run_here(self) -> None:
-        """Compute waiting rows on this thread if that is quick; else wake the inference thread."""
-        with self._changed:
-            if self._running_since is not None or not self._has_calls:
-                return
-            if not self._is_quick():
-                self._changed.notify()
-                return
-            key, batch = self._take()
-        self._run(key, batch)
 
     def _take(self) -> tuple[Hashable, list[_Row]]:
         """Take the rows of the next batch, perhaps none.
@@ -281,19 +251,6 @@ class Batcher:
         self._running_since = now
         return key, batch
 
-    def _run(self, key: Hashable, batch: list[_Row]) -> None:
-        """Run a batch, if there are rows in it, and let others run."""
-        try:
-            if batch:
-                self._compute(key, batch)
-        except Exception as error:  # noqa: BLE001  whatever ends the batcher must be reported
-            self._die(error, batch)
-        finally:
-            with self._changed:
-                self._running_since = None
-                if self._closed or self._has_calls:
-                    self._changed.notify()
-
     def _compute(self, key: Hashable, batch: list[_Row]) -> None:
         queue, began = self._queues[key], self._clock()
         try:
@@ -326,12 +283,13 @@ class Batcher:
         except Exception:  # the rows were computed all the same
             log.exception("a batch was not counted")
 
-    def _die(self, error: Exception, batch: list[_Row]) -> None:
+    def _die(self, error: Exception) -> None:
         """Close the batcher after an error, and answer all waiting calls with `Closed`."""
         with self._changed:
-            self._closed = True
-            left = [call for call, _ in batch] + [call for _, call in self._waiting]
+            self._closed, self._running_since = True, None
+            left = [call for call, _ in self._batch]
             for queue in self._queues.values():
+                left += queue.calls
                 queue.calls.clear()
         text = f"inference failed: {error}"
         _deliver([(call, Closed(text)) for call in dict.fromkeys(left)])
@@ -340,17 +298,10 @@ class Batcher:
 
 def _deliver(outcomes: list[_Outcome]) -> None:
     """Resolve futures on the threads of their loops, those of one loop at once."""
-    try:
-        here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-    except RuntimeError:  # the inference thread
-        here = None
     by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for call, outcome in outcomes:
         by_loop.setdefault(call.future.get_loop(), []).append((call, outcome))
     for loop, resolved in by_loop.items():
-        if loop is here:
-            _resolve_futures(resolved)
-            continue
         with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
             loop.call_soon_threadsafe(_resolve_futures, resolved)
 

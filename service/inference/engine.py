@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -17,7 +16,6 @@ from model.bundle.samples import Sample
 from model.outputs import Graph
 from model.runtime import Array, DeviceLostError, Runtime
 from service.inference.batcher import Batcher, BatcherLost, Queue
-from service.inference.encodings import Encodings
 from service.inference.job import Job
 from service.inference.price import row_prices
 from service.telemetry import timings
@@ -48,8 +46,6 @@ class Engine:
     """The price of a row of each graph, by model name: see `row_prices`."""
     answers: dict[Hashable, bytes] = field(default_factory=dict)
     """Serialised answers that only another engine changes."""
-    encodings: Encodings = field(default_factory=Encodings)
-    """The encodings of recent images."""
 
     def default_model(self, wanted: str) -> str:
         """Return the model of requests that name none: the wanted one, or the only one."""
@@ -101,12 +97,10 @@ def open_engine(
     *,
     on_batch: Callable[[BatchReport], None] = lambda _report: None,
     on_lost: Callable[[Exception], None] = lambda _error: None,
-    one_core: bool = False,
-    encoding_cache_bytes: int = 0,
 ) -> Engine:
     """Start an engine in this process: a queue for each graph of each bundle, and one thread.
 
-    See `Batcher` and `Encodings` for the arguments.
+    See `Batcher` for the arguments.
 
     Raises:
         model.runtime.DeviceError: the device that was asked for does not work.
@@ -118,21 +112,17 @@ def open_engine(
             ("decode", _decode(runtime), runtime.max_decode_rows, runtime.decoder_padding),
             ("trace", _trace(runtime), MAX_TRACED_IMAGES, lambda _rows: 0),
         ):
-            row_s = partial(runtime.row_s, graph)
-            queues[name, graph] = Queue(_in_rows(run), max_rows, padding, row_s, BATCH_S)
+            queues[name, graph] = Queue(_in_rows(run), max_rows, padding, BATCH_S)
 
     def warm_up() -> None:
         for runtime in runtimes.values():
             runtime.warm_up()
 
-    batcher = Batcher(
-        queues, warm_up=warm_up, on_batch=on_batch, on_lost=on_lost, one_core=one_core
-    )
+    batcher = Batcher(queues, warm_up=warm_up, on_batch=on_batch, on_lost=on_lost)
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
     manifests = {name: runtime.manifest for name, runtime in runtimes.items()}
     samples = {name: runtime.bundle.samples for name, runtime in runtimes.items()}
     figures = {name: runtime.bundle.figures for name, runtime in runtimes.items()}
-    encodings = Encodings(encoding_cache_bytes)
     prices = row_prices(
         {
             (name, graph): runtime.core_s(graph)
@@ -140,9 +130,7 @@ def open_engine(
             for graph in get_args(Graph)
         }
     )
-    return Engine(
-        batcher, manifests, providers, samples, figures, prices=prices, encodings=encodings
-    )
+    return Engine(batcher, manifests, providers, samples, figures, prices)
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:

@@ -23,7 +23,6 @@ ROOT = Path(__file__).parents[2]
 _SETTINGS = {
     "CAPSNET_WORKERS": "2",
     "CAPSNET_DEVICE": "cpu",
-    "CAPSNET_ENCODING_CACHE_BYTES": "0",  # the quiet client sends one picture again and again
 }
 _API = {"CAPSNET_API_KEYS": f'["{KEY}"]'}
 _ADMIN = {"CAPSNET_ADMIN_KEYS": f'["{ADMIN_KEY}"]'}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
@@ -30,7 +29,6 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         return real(runtime, images)
 
     monkeypatch.setattr(Runtime, "encode", encode)
-    monkeypatch.setattr(Runtime, "row_s", lambda *_: math.inf)  # not on the event loop
     return gate
 
 

@@ -72,14 +72,11 @@ async def batching(
     gate: Gate,
     *keys: Hashable,
     max_rows: int = 4,
-    row_s: float = 1.0,
     batch_s: float = math.inf,
     **settings: Any,
 ) -> AsyncIterator[Batcher]:
     """A batcher whose queues, by default "q", lead to the gate, which opens at the end."""
-    queues = {
-        key: Queue(gate, max_rows, row_s=lambda: row_s, batch_s=batch_s) for key in keys or ("q",)
-    }
+    queues = {key: Queue(gate, max_rows, batch_s=batch_s) for key in keys or ("q",)}
     batcher = Batcher(queues, **settings)
     try:
         yield batcher

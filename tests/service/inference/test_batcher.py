@@ -3,12 +3,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
-import math
 import threading
 import weakref
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -121,10 +117,9 @@ async def test_a_bad_row_fails_alone(position: int) -> None:
     assert [[2 * row] for row in rows if row != position + 1] == results
 
 
-@pytest.mark.parametrize("row_s", [1.0, 0.0], ids=["on the thread", "on the loop"])
-async def test_a_bad_row_leaves_the_others_of_its_caller(row_s: float) -> None:
+async def test_a_bad_row_leaves_the_others_of_its_caller() -> None:
     """The exception stands in its place, also where the rows are those of several batches."""
-    async with batching(Gate(is_open=True), row_s=row_s) as batcher:
+    async with batching(Gate(is_open=True)) as batcher:
         ((*before, error, last),) = await rows_of(start(batcher, 1, 2, 3, 4, 5, "poison", 7))
     assert [2, 4, 6, 8, 10, 14] == [*before, last]
     assert isinstance(error, ValueError)
@@ -302,20 +297,8 @@ async def test_a_lost_batcher_answers_everybody_and_is_told() -> None:
     assert ["the device fell off"] == [str(error) for error in told]
 
 
-async def test_a_batcher_that_is_lost_on_the_loop_ends_its_thread_too() -> None:
-    """Nobody would ever compute for those who come later."""
-    told: list[Exception] = []
-    async with quick(on_lost=told.append) as (batcher, _):
-        with pytest.raises(Closed):
-            await start(batcher, "lost")
-        with pytest.raises(Closed):
-            start(batcher, 1)
-    assert 1 == len(told)
-
-
-@pytest.mark.parametrize("row_s", [0.0, math.inf])
 async def test_a_batch_that_cannot_be_counted_ends_nothing(
-    row_s: float, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The rows were computed: their callers and the next ones are answered, and the log tells."""
 
@@ -323,7 +306,7 @@ async def test_a_batch_that_cannot_be_counted_ends_nothing(
         raise OSError(errno.EMFILE, "too many open files")
 
     told: list[Exception] = []
-    queue = Queue(lambda rows: rows, 4, row_s=lambda: row_s)
+    queue = Queue(lambda rows: rows, 4)
     batcher = Batcher({"q": queue}, on_batch=fail, on_lost=told.append)
     assert [[1], [2]] == [(await start(batcher, row)).rows for row in (1, 2)]
     assert batcher.close(PATIENCE_S)
@@ -331,8 +314,7 @@ async def test_a_batch_that_cannot_be_counted_ends_nothing(
     assert 2 == caplog.text.count("a batch was not counted")
 
 
-@pytest.mark.parametrize("row_s", [1.0, 0.0], ids=["on the thread", "on the loop"])
-async def test_nothing_outlives_its_use(row_s: float) -> None:
+async def test_nothing_outlives_its_use() -> None:
     """Rows go with their results, and the function goes with the batcher, without a collector."""
 
     class Row:
@@ -341,7 +323,7 @@ async def test_nothing_outlives_its_use(row_s: float) -> None:
     gc.disable()
     try:
         gate = Gate(list, is_open=True)
-        batcher = Batcher({"q": Queue(gate, 4, row_s=lambda: row_s)})
+        batcher = Batcher({"q": Queue(gate, 4)})
         row = Row()
         await start(batcher, row)
         gate.batches.clear()
@@ -367,78 +349,3 @@ async def test_what_the_preparations_raise_is_raised_by_the_constructor() -> Non
     (worker,) = workers
     worker.join(PATIENCE_S)
     assert not worker.is_alive()
-
-
-# Quick rows
-
-
-@asynccontextmanager
-async def quick(**settings: Any) -> AsyncIterator[tuple[Batcher, Gate]]:
-    """A batcher whose rows take a millisecond and may be computed by any thread."""
-    gate = Gate(is_open=True)
-    async with batching(gate, "q", "other", row_s=0.001, **settings) as batcher:
-        yield batcher, gate
-
-
-async def test_a_lone_quick_caller_computes_on_the_loop() -> None:
-    """Nobody needs to be woken."""
-    async with quick() as (batcher, gate):
-        for row in (1, 2):
-            assert [2 * row] == (await start(batcher, row)).rows
-    assert {threading.get_ident()} == gate.threads
-
-
-async def test_what_is_slow_never_holds_up_the_loop() -> None:
-    """However idle the service is."""
-    async with quick() as (batcher, gate):
-        await start(batcher, *range(11))
-    assert threading.get_ident() not in gate.threads
-
-
-@pytest.mark.parametrize("key", ["q", "other"])
-async def test_quick_callers_that_come_together_go_to_the_thread(key: str) -> None:
-    """The first of them does not compute its row before the others have spoken."""
-    async with quick() as (batcher, gate):
-        assert [[2], [4]] == await rows_of(start(batcher, 1), start(batcher, 2, key=key))
-    assert threading.get_ident() not in gate.threads
-    assert ([[1, 2]] if key == "q" else [[1], [2]]) == gate.batches
-
-
-@pytest.mark.parametrize("callers", [2, 11])
-async def test_on_one_core_quick_callers_share_a_batch_on_the_loop(callers: int) -> None:
-    """As long as all of them together are quick."""
-    async with quick(one_core=True, max_rows=16) as (batcher, gate):
-        await rows_of(*(start(batcher, row) for row in range(callers)))
-    assert (callers <= 10) == (gate.threads == {threading.get_ident()})
-    assert [list(range(callers))] == gate.batches
-
-
-async def test_a_quick_caller_waits_while_the_thread_computes() -> None:
-    """There are never two batches at once."""
-    gate = Gate()
-    async with batching(gate, row_s=0.001) as batcher:
-        calls = [start(batcher, 1), start(batcher, 2)]
-        await gate.running()
-        calls.append(start(batcher, 3))
-        gate.let(2)
-        await rows_of(*calls)
-    assert threading.get_ident() not in gate.threads
-    assert [[1, 2], [3]] == gate.batches
-
-
-async def test_the_thread_does_not_compute_beside_the_loop() -> None:
-    """Not even at the end, when it is woken while the loop is inside."""
-    steps: list[str] = []
-
-    def run(rows: list[Any]) -> list[Any]:
-        steps.append("begun")
-        if threading.get_ident() == here:
-            batcher.close(0.05)
-        steps.append("ended")
-        return rows
-
-    here = threading.get_ident()
-    batcher = Batcher({"q": Queue(run, 4, row_s=lambda: 0.0)})
-    assert [list(range(6))] == await rows_of(start(batcher, *range(6)))
-    assert batcher.close(PATIENCE_S)
-    assert ["begun", "ended"] * 2 == steps

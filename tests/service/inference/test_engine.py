@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,11 +30,6 @@ class Watched(Runtime):
     def __init__(self, bundle: Bundle) -> None:
         super().__init__(bundle, device="cpu", threads=1)
         self.gate = Gate(lambda rows: rows, is_open=True)
-
-    def row_s(self, graph: str) -> float:
-        """Too long for an event loop."""
-        del graph
-        return math.inf
 
     def warm_up(self) -> None:
         """Note the thread."""
@@ -140,34 +134,3 @@ def test_a_device_that_fails_its_warm_up_stops_the_start(bundle_path: Path) -> N
     """Who makes an engine hears of it, although the warm-up is on another thread."""
     with pytest.raises(DeviceError, match="asked for and does not work"):
         open_engine({"mnist": Broken(Bundle.open(bundle_path), device="cpu", threads=1)})
-
-
-class FallenBack(Runtime):
-    """Any thread may use it only once its warm-up has left it on the CPU."""
-
-    warm = False
-
-    def row_s(self, graph: str) -> float:
-        """Infinite on a device that is not this one."""
-        del graph
-        return 0.0 if self.warm else math.inf
-
-    def warm_up(self) -> None:
-        """Fall back."""
-        self.warm = True
-
-    def encode(self, images: Floats) -> Encoding[Floats]:
-        """Note the thread."""
-        self.thread = threading.get_ident()
-        return super().encode(images)
-
-
-async def test_threads_suit_the_device_that_is_left_after_the_warm_up(
-    bundle_path: Path, images: Floats
-) -> None:
-    """CUDA, which wants one for itself, may turn out not to work."""
-    runtime = FallenBack(Bundle.open(bundle_path), device="cpu", threads=1)
-    engine = open_engine({"mnist": runtime})
-    await ask(engine).encode(images[:1])
-    assert engine.close(PATIENCE_S)
-    assert threading.get_ident() == runtime.thread
