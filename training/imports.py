@@ -25,8 +25,7 @@ from model.preprocess import Floats
 from model.runtime import Runtime
 from model.runtime.cpu import open_session
 from training.analysis.bundle import analyse_imported
-from training.data.picture_content import KINDS, SUFFIXES
-from training.data.picture_files import find_pictures
+from training.data.pictures import find_pictures
 from training.evaluate import score_single
 from training.export import replacing_folder
 from training.foreign import Foreign
@@ -293,7 +292,7 @@ def class_folders(folder: Path) -> list[str]:
     Raises:
         training.data.source.DatasetError: there are none, or a class has no pictures.
     """
-    return list(find_pictures(folder, SUFFIXES, formats=KINDS).classes)
+    return list(find_pictures(folder).classes)
 
 
 def analyse_on(bundle: Bundle, folder: Path) -> tuple[Bundle, str]:

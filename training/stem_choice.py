@@ -10,8 +10,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from training.data.picture_content import KINDS, SUFFIXES, UNREADABLE, open_content
-from training.data.picture_files import find_pictures
+from training.data.pictures import UNREADABLE, find_pictures, open_content
 from training.pretrained import MIN_PX
 
 Stem = Literal["pretrained", "trained"]
@@ -61,13 +60,13 @@ def _choose(pictures: Sequence[Image.Image], channels: int | None) -> tuple[Stem
 
 def _sample(folder: Path) -> list[Image.Image]:
     """Some pictures of each class, at their own size; arrays and unreadable files are left out."""
-    found = find_pictures(folder, SUFFIXES, formats=KINDS)
+    found = find_pictures(folder)
     each = max(1, SAMPLE // len(found.classes))
     pictures = []
     for files in found.classes.values():
         for file in files[:: max(1, len(files) // each)][:each]:
             try:
-                content = open_content(file, load=True)
+                content = open_content(file)
             except UNREADABLE:
                 continue  # reading the whole folder names it
             if isinstance(content, Image.Image):

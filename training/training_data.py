@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from model.capsnet.network import NetworkConfig
 from training.data.datasets import DATASETS, Dataset, Examples, load, split_last
 from training.data.folder import load_folder, name_of
-from training.data.picture_files import content_of
+from training.data.pictures import content_of
 from training.data.source import DatasetError
 from training.growth import fit_size
 from training.recipes import FOLDER, Recipe
@@ -189,7 +189,7 @@ def load_pictures(
     Args:
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
         size: the height and width that pictures are brought to, in pixels; None lets the pictures
-            decide (`training.data.picture_size`).
+            decide (`training.data.folder.choose_size`).
         seen: fingerprints of pictures that the weights have learnt from, which are not held out.
         split: an earlier one of this folder, which is used again, or only its share, its seed and
             whether unreadable files are skipped.

@@ -10,8 +10,13 @@ import numpy as np
 from model.preprocess import WHITE
 from model.runtime import Runtime
 from training.data.datasets import Examples
-from training.data.picture_content import KINDS, SUFFIXES, UNREADABLE, open_content
-from training.data.picture_files import digest_content, find_pictures, join_names
+from training.data.pictures import (
+    UNREADABLE,
+    digest_content,
+    find_pictures,
+    join_names,
+    open_content,
+)
 from training.data.source import DatasetError
 from training.training_data import FolderSplit
 
@@ -40,7 +45,7 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
     """
     manifest = runtime.bundle.manifest
     names, known = manifest.class_names, manifest.training.get("pictures")
-    found = find_pictures(folder, SUFFIXES, formats=KINDS, classes=1)
+    found = find_pictures(folder, classes=1)
     if unknown := [name for name in found.classes if name not in names]:
         raise DatasetError(
             f"{join_names(unknown)} in {folder}: no class of {manifest.name}, whose classes are "
@@ -66,7 +71,7 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
     images, unreadable = [], []
     for file, _ in kept:
         try:
-            picture = open_content(file, load=True)
+            picture = open_content(file)
         except UNREADABLE:
             unreadable.append(found.place(file))
             continue

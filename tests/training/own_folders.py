@@ -18,7 +18,7 @@ from random import Random
 from matplotlib import get_data_path
 from PIL import Image, ImageDraw, ImageFont
 
-from training.data.picture_files import held_out_mask
+from training.data.pictures import held_out_mask
 
 SHAPES = ("cross", "ring", "square", "star", "triangle", "wave")
 LETTERS = "abcdefghijklmnopqrst"

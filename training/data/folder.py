@@ -1,9 +1,11 @@
-"""A folder of pictures by class, `folder/<class name>/**/*.png`, as a data set."""
+"""A folder of pictures by class as a data set: from `folder/<class name>/**/*.png` to images."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from statistics import median_low
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -12,31 +14,31 @@ from rich.progress import track
 
 from model.bundle.manifest import MAX_CHANNELS
 from training.data.datasets import Dataset, Examples
-from training.data.picture_content import (
-    KINDS,
-    SUFFIXES,
+from training.data.pictures import (
     UNREADABLE,
     Content,
-    common_channels,
-    look_at,
-    open_content,
-    to_bytes,
-)
-from training.data.picture_files import (
     PictureFiles,
     content_of,
     find_pictures,
+    header_of,
     held_out_mask,
     join_names,
+    open_content,
+    to_bytes,
 )
-from training.data.picture_size import choose_size, describe_crop
 from training.data.source import DatasetError
 from training.data.words import to_ascii_name
 
+KEPT_PX = 96
+"""Pictures keep their size up to this many pixels along the longer side; larger ones are shrunk."""
+MAX_RATIO = 2
+"""The longer side of a network's image is at most so many times the shorter one, by default."""
 _SLOW = 500
 """From this many images on a progress bar is shown."""
 _FEW_GREY = 0.2
 """Up to this share of a class may be grey among coloured pictures."""
+_CROPPED = 1 / 3
+"""The share of a picture that may be cropped without a notice."""
 
 _T = TypeVar("_T")
 
@@ -87,35 +89,43 @@ def load_folder(
     Raises:
         DatasetError: nothing can be learnt from the folder; the message says why, with names.
     """
-    if channels is not None and not 1 <= channels <= MAX_CHANNELS:
-        raise DatasetError(f"images have 1 to {MAX_CHANNELS} channels, not {channels}")
-    found = find_pictures(folder, SUFFIXES, formats=KINDS)
-    looks = _each(found.files, look_at, load=False)
-    sizes = [look.size for look in looks.values()]
+    found = find_pictures(folder)
+    headers = _each(found.files, header_of, load=False)
+    sizes = [header.size for header in headers.values()]
     height, width = size or (choose_size(sizes) if sizes else (1, 1))
-    grey = {file: look.channels == 1 for file, look in looks.items()}
-    channels = common_channels(looks.values(), channels)
-    read = _read(list(looks), channels or 3, height, width)
+    decided = _channels_of({header.channels for header in headers.values()}, channels)
+    read = _each(list(headers), lambda own: to_bytes(own, decided or 3, height, width), load=True)
     unreadable = [file for file in found.files if file not in read]
     found = found.without(unreadable)
-    mixed = _Mixed() if channels or not read else _mix(read, found, grey)
+    images = np.stack(list(read.values())) if read else np.zeros((0, 1, 1, 1), np.uint8)
+    grey_files = [file for file in read if headers[file].channels == 1]
+    told, mixed = "", ""
+    if decided is None and read:
+        coloured = (images != images[:, :1]).any(axis=(1, 2, 3))
+        if not coloured.any():
+            images = images[:, :1]
+        elif grey_files:
+            told, mixed = _describe_mix(found, grey_files, int(coloured.sum()))
     _refuse(
         found,
         unreadable=[] if skip_unreadable and read else unreadable,
-        few=found.fewer_than(2 if held_out_share else 1),
-        mixed=mixed.refused,
+        least=2 if held_out_share else 1,
+        mixed=mixed,
     )
-    if channels is None and not mixed.coloured:
-        read = _read(found.files, 1, height, width)
-    images = np.stack(list(read.values()))
-    notices = [f"skipped {_listed(found, unreadable)}"] * bool(unreadable)
-    notices += mixed.notices
     labels = np.repeat(np.arange(len(found.classes)), [*map(len, found.classes.values())])
     prints = np.array([found.fingerprint(file) for file in found.files])
     if held_out:
         kept = np.isin(prints, list(held_out))
     else:
         kept = _hold_out(found, prints.tolist(), held_out_share, seed, seen)
+    trained, held = (tuple(prints[rows].tolist()) for rows in (~kept, kept))
+    notices = (
+        f"skipped {found.describe_unreadable(unreadable)}" * bool(unreadable),
+        told,
+        found.describe_others(),
+        describe_crop(sizes, height, width),
+        _describe_copies(trained, held),
+    )
     dataset = Dataset(
         name=name_of(folder),
         kind="pictures",
@@ -125,15 +135,102 @@ def load_folder(
         held_out_count=int(kept.sum()),
     )
     training, validation = (Examples(images[rows], labels[rows]) for rows in (~kept, kept))
-    trained, held = (tuple(prints[rows].tolist()) for rows in (~kept, kept))
-    told = (found.describe_others(), describe_crop(sizes, height, width), _copies(trained, held))
-    notices += [notice for notice in told if notice]
-    return LoadedFolder(dataset, training, validation, trained, held, tuple(notices))
+    return LoadedFolder(dataset, training, validation, trained, held, tuple(filter(None, notices)))
 
 
 def name_of(folder: Path) -> str:
     """The folder's name as the name of a data set; `pictures` where no Latin letter is left."""
     return to_ascii_name(folder.resolve().name) or "pictures"
+
+
+def choose_size(sizes: Collection[tuple[int, int]]) -> tuple[int, int]:
+    """Choose the (height, width) at which a network sees pictures of these (width, height).
+
+    Pictures of one size keep it, or are shrunk until their longer side has KEPT_PX pixels. Those
+    that are more oblong than MAX_RATIO are cropped to it. Pictures of several sizes become squares:
+    the median of their shorter sides, at most KEPT_PX pixels.
+    """
+    if len(counts := Counter(sizes)) > 1:
+        side = min(KEPT_PX, median_low(min(size) for size in sizes))
+        return side, side
+    ((width, height),) = counts
+    width, height = min(width, MAX_RATIO * height), min(height, MAX_RATIO * width)
+    factor = min(1.0, KEPT_PX / max(width, height))
+    return max(1, round(height * factor)), max(1, round(width * factor))
+
+
+def describe_crop(sizes: Sequence[tuple[int, int]], height: int, width: int) -> str:
+    """How much of the median picture is cropped, in a sentence; empty up to a third.
+
+    Args:
+        sizes: the (width, height) of the pictures, which are cropped to the network's image.
+        height: of the network's image.
+        width: likewise.
+    """
+    ratio = width / height
+    kept = [min(own[0] / own[1], ratio) / max(own[0] / own[1], ratio) for own in sizes]
+    lost = 1 - median_low(kept)
+    if lost <= _CROPPED:
+        return ""
+    return (
+        f"pictures are cropped around their centre to {width}x{height} px, and half of them lose "
+        f"{100 * lost:.0f} % or more: --set network.height=H --set network.width=W chooses another "
+        "shape"
+    )
+
+
+def _channels_of(present: Collection[int], asked: int | None) -> int | None:
+    """The channels of all images, by those of their files; None if pixels decide on colour.
+
+    Raises:
+        DatasetError: arrays differ, or files cannot have the channels that were asked for.
+    """
+    if asked is not None and not 1 <= asked <= MAX_CHANNELS:
+        raise DatasetError(f"images have 1 to {MAX_CHANNELS} channels, not {asked}")
+    if set(present) <= {1, 3}:
+        if asked not in (None, 1, 3):
+            raise DatasetError(f"pictures have 1 channel or 3, not {asked}")
+        return 1 if set(present) == {1} and asked is None else asked
+    if len(present) > 1 or asked not in (None, *present):
+        numbers = " and ".join(map(str, sorted(present)))
+        raise DatasetError(f"arrays of {numbers} channels cannot all have {asked or 'the same'}")
+    return next(iter(present))
+
+
+def _describe_mix(
+    found: PictureFiles, grey_files: Sequence[Path], coloured: int
+) -> tuple[str, str]:
+    """A notice, or else a reason to refuse, where some files are grey among coloured pictures.
+
+    A few grey files in a class are taken as coloured. Where they are more, being grey would tell
+    the class, so their owner decides.
+    """
+    named = f"{len(grey_files):,} grey ({join_names([*map(found.place, grey_files)])})"
+    shares = [
+        len({*files} & {*grey_files}) / len(files) for files in found.classes.values() if files
+    ]
+    if max(shares) <= _FEW_GREY:
+        return f"{named} pictures among coloured ones: taken as coloured", ""
+    return "", f"{named} and {coloured:,} coloured pictures are mixed"
+
+
+def _refuse(found: PictureFiles, *, unreadable: Sequence[Path], least: int, mixed: str) -> None:
+    """Refuse a folder with all that is wrong with it, and with the options that go on."""
+    wrong, options = list[str](), list[str]()
+    if unreadable:
+        wrong.append(f"unreadable: {found.describe_unreadable(unreadable)}")
+        options.append("--skip-unreadable")
+    if few := [name for name, files in found.classes.items() if len(files) < least]:
+        wrong.append(
+            f"too few pictures to learn from some and hold out others: {join_names(few)}. Add "
+            "some, or move these folders away"
+        )
+    if mixed:
+        wrong.append(mixed)
+        options.append("--channels 3 (or --channels 1, which makes all pictures grey)")
+    if wrong:
+        advice = f"\nTo go on, add {' '.join(options)}" * bool(options)
+        raise DatasetError(f"{found.folder} cannot be learnt from:\n" + "\n".join(wrong) + advice)
 
 
 def _hold_out(
@@ -160,83 +257,19 @@ def _hold_out(
     return np.array(kept)
 
 
-def _copies(trained: Sequence[str], held_out: Sequence[str]) -> str | None:
+def _describe_copies(trained: Sequence[str], held_out: Sequence[str]) -> str:
     """How many held-out pictures are copies of training pictures, in a sentence."""
     contents = {content_of(fingerprint) for fingerprint in trained}
     copies = sum(content_of(fingerprint) in contents for fingerprint in held_out)
     if not copies:
-        return None
+        return ""
     return (
         f"{copies:,} of {len(held_out):,} held-out pictures have the content of a picture that is "
         "trained on: remove copies, or the error on held-out pictures is too low"
     )
 
 
-def _refuse(
-    found: PictureFiles, *, unreadable: Sequence[Path], few: Sequence[str], mixed: str
-) -> None:
-    """Refuse a folder with all that is wrong with it, and with the options that go on."""
-    wrong, options = list[str](), list[str]()
-    if unreadable:
-        wrong.append(f"unreadable: {_listed(found, unreadable)}")
-        options.append("--skip-unreadable")
-    if few:
-        wrong.append(
-            f"too few pictures to learn from some and hold out others: {join_names(few)}. Add "
-            "some, or move these folders away"
-        )
-    if mixed:
-        wrong.append(mixed)
-        options.append("--channels 3 (or --channels 1, which makes all pictures grey)")
-    if wrong:
-        advice = f"\nTo go on, add {' '.join(options)}" * bool(options)
-        raise DatasetError(f"{found.folder} cannot be learnt from:\n" + "\n".join(wrong) + advice)
-
-
-def _listed(found: PictureFiles, files: Sequence[Path]) -> str:
-    """How many files, and which, each on a line."""
-    places = "".join(f"\n  {found.place(file)}" for file in files)
-    return f"{len(files):,} file{'s' * bool(files[1:])} that cannot be read as pictures:{places}"
-
-
-class _Mixed(NamedTuple):
-    """Whether pictures have colour, and what follows where some are grey by their format."""
-
-    coloured: bool = True
-    notices: tuple[str, ...] = ()
-    refused: str = ""
-
-
-def _mix(
-    read: Mapping[Path, NDArray[np.uint8]], found: PictureFiles, grey: Mapping[Path, bool]
-) -> _Mixed:
-    """Decide between grey and colour for pictures (3, H, W), some of which may be grey.
-
-    Files that are not grey by their format may be so nevertheless, as photographs in black and
-    white among coloured ones are. A few grey files in a class are taken as coloured. Where they
-    are more, being grey would tell the class, so their owner decides.
-    """
-    coloured = [file for file, image in read.items() if (image != image[:1]).any()]
-    scans = [file for file in found.files if grey[file]]
-    if not coloured or not scans:
-        return _Mixed(bool(coloured))
-    named = f"{len(scans):,} grey ({join_names([*map(found.place, scans)])})"
-    most = max(
-        sum(grey[file] for file in files) / len(files) for files in found.classes.values() if files
-    )
-    if most <= _FEW_GREY:
-        return _Mixed(notices=(f"{named} pictures among coloured ones: taken as coloured",))
-    return _Mixed(refused=f"{named} and {len(coloured):,} coloured pictures are mixed")
-
-
-def _read(
-    files: Sequence[Path], channels: int, height: int, width: int
-) -> dict[Path, NDArray[np.uint8]]:
-    """The pictures (C, H, W) as the network sees them, without those that cannot be read."""
-    return _each(files, lambda own: to_bytes(own, channels, height, width), load=True)
-
-
-def _each(files: Sequence[Path], look: Callable[[Content], _T], *, load: bool) -> dict[Path, _T]:
+def _each(files: Sequence[Path], look: Callable[[Content], _T], *, load: bool) -> Mapping[Path, _T]:
     """Call `look` with each image, loaded or only opened; what cannot be read is left out."""
     results, verb = dict[Path, _T](), "reading" if load else "looking at"
     for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ from PIL import Image
 from model.preprocess import crop
 from tests.attack.files import no_palette_png
 from tests.service.pictures.costly import rle_bmp
-from training.data import folder as folders
-from training.data.folder import LoadedFolder, load_folder
-from training.data.picture_files import content_of
+from training.data.folder import LoadedFolder, choose_size, load_folder, name_of
+from training.data.pictures import content_of
 from training.data.source import DatasetError
+from training.data.words import printable, to_ascii_name
 
 RED, GREEN, GREY = (200, 10, 30), (10, 200, 30), (90, 90, 90)
 Colour = int | tuple[int, ...]
@@ -81,12 +82,6 @@ def test_images_are_what_serving_makes_of_the_pictures(fruit: Path) -> None:
     np.testing.assert_array_equal(expected, training.images[-1])
 
 
-def test_types_are_those_of_examples(fruit: Path) -> None:
-    """Images are bytes and labels int64."""
-    for examples in load(fruit)[1:3]:
-        assert (np.uint8, np.int64) == (examples.images.dtype, examples.labels.dtype)
-
-
 @pytest.mark.parametrize(
     ("share", "apples", "pears"), [(0.1, 4, 2), (0.25, 5, 2), (0.001, 4, 2), (0.999, 19, 9)]
 )
@@ -118,41 +113,6 @@ def test_the_seed_decides_what_is_held_out(fruit: Path) -> None:
     assert not apples(first.training) & apples(first.validation)
 
 
-def test_other_classes_do_not_change_what_is_held_out(fruit: Path) -> None:
-    """A picture's name decides, not its number."""
-    before = apples(load(fruit, held_out_share=0.5).validation)
-    paint(fruit, "aaa", [GREY] * 4)
-    validation = load(fruit, held_out_share=0.5).validation
-    kept = set(validation.images[validation.labels == 1, 2, 0, 0].tolist())
-    assert before == kept
-
-
-@pytest.mark.parametrize(
-    ("size", "asked", "expected"),
-    [
-        pytest.param((40, 20), None, (20, 40), id="theirs"),
-        pytest.param((40, 20), (28, 28), (28, 28), id="another"),
-        pytest.param((192, 96), None, (48, 96), id="large ones are shrunk"),
-    ],
-)
-def test_pictures_of_one_size_keep_it(
-    tmp_path: Path,
-    size: tuple[int, int],
-    asked: tuple[int, int] | None,
-    expected: tuple[int, int],
-) -> None:
-    """Unless the caller asks for another one, or they are large."""
-    for name in "ab":
-        paint(tmp_path, name, [RED] * 2, size=size)
-    assert (3, *expected) == load(tmp_path, size=asked).dataset.image_shape
-
-
-def test_pictures_of_several_sizes_become_squares(fruit: Path) -> None:
-    """Even where all are small."""
-    paint(fruit, "quince", [GREEN] * 2, size=(30, 40))
-    assert (3, 30, 30) == load(fruit).dataset.image_shape
-
-
 def test_pictures_are_turned_upright(tmp_path: Path) -> None:
     """A picture on its side has the size that people see."""
     paint(tmp_path, "a", [RED] * 2, size=(20, 30))
@@ -172,12 +132,6 @@ def test_grey_pictures_have_one_channel(tmp_path: Path, mode: str, grey: Colour)
     dataset, training, *_ = load(tmp_path)
     assert (1, 30, 40) == dataset.image_shape
     assert {90} == set(training.images[training.labels == 1].ravel().tolist())
-
-
-def test_black_and_white_photographs_go_with_coloured_ones(fruit: Path) -> None:
-    """A picture that has three equal channels is one of three channels."""
-    paint(fruit, "quince", [GREY] * 2)
-    assert (3, 30, 40) == load(fruit).dataset.image_shape
 
 
 def test_a_few_grey_scans_among_coloured_pictures_are_taken_as_coloured(fruit: Path) -> None:
@@ -223,21 +177,6 @@ def test_channels_may_be_chosen(fruit: Path, channels: int) -> None:
     assert {90} == set(training.images[training.labels == 2].ravel().tolist())
 
 
-@pytest.mark.parametrize(
-    ("subfolder", "options", "message"),
-    [
-        ("", {"channels": 4}, "1 channel or 3, not 4"),
-        ("nowhere", {}, "nowhere is not a folder"),
-    ],
-)
-def test_what_is_wrongly_asked_for_is_an_error(
-    fruit: Path, subfolder: str, options: dict[str, Any], message: str
-) -> None:
-    """There are grey images and coloured ones; a folder that is not there is named."""
-    with pytest.raises(DatasetError, match=message):
-        load(fruit / subfolder, **options)
-
-
 @pytest.mark.parametrize("suffix", ["png", "JPG", "jpeg", "webp", "bmp", "gif", "tif", "TIFF"])
 def test_usual_formats_are_read(tmp_path: Path, suffix: str) -> None:
     """Whatever the case of their names' ends."""
@@ -281,36 +220,6 @@ def test_arrays_have_the_same_channels(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-@pytest.mark.parametrize("mode", ["F", "two pages"])
-def test_tiffs_that_say_nothing_of_their_white_or_their_page_are_unreadable(
-    tmp_path: Path, mode: str
-) -> None:
-    """Floats of any range, and files of several pages."""
-    for name in "ab":
-        paint(tmp_path, name, [90] * 3, mode="L")
-    page = Image.new("L" if mode != "F" else "F", (40, 30))
-    pages = {"save_all": True, "append_images": [page]} if mode != "F" else {}
-    page.save(tmp_path / "a" / "odd.tif", **pages)
-    with pytest.raises(DatasetError, match=r"odd\.tif"):
-        load(tmp_path)
-
-
-@pytest.mark.parametrize("compression", ["jpeg", "group4", "zstd", "lzma"])
-def test_tiffs_that_the_service_refuses_are_unreadable(fruit: Path, compression: str) -> None:
-    """A network must not learn from pictures that it can never be asked about."""
-    page = Image.new("1" if compression == "group4" else "RGB", (40, 30))
-    page.save(fruit / "pear" / "odd.tif", compression=compression)
-    with pytest.raises(DatasetError, match=r"cannot be read as pictures:\n  pear/odd\.tif"):
-        load(fruit)
-
-
-def test_bitmaps_that_the_service_refuses_are_unreadable(fruit: Path) -> None:
-    """Those of run-length compression."""
-    (fruit / "pear" / "odd.bmp").write_bytes(rle_bmp(255, 1))
-    with pytest.raises(DatasetError, match=r"cannot be read as pictures:\n  pear/odd\.bmp"):
-        load(fruit)
-
-
 def test_other_files_are_named(fruit: Path) -> None:
     """Notes, and pictures of unknown formats or in no class; hidden files are passed over."""
     for name in ("notes.txt", "apple/1.heic", "apple/2.HEIC", "apple/.000.png", ".git/000.png"):
@@ -320,14 +229,6 @@ def test_other_files_are_named(fruit: Path) -> None:
     assert ("apple", "pear") == loaded.dataset.class_names
     named = "2 .heic, 1 .txt (apple/1.heic, apple/2.HEIC and notes.txt)"
     assert f"not read, as no pictures of a class: {named}" in loaded.notices
-
-
-def test_pictures_in_folders_of_a_class_are_read(fruit: Path) -> None:
-    """However deep they lie; where they lie decides what is held out, as names do."""
-    paint(fruit / "apple", "red", [RED] * 3)
-    paint(fruit / "apple" / "red", "dark", [(100, 0, 0)] * 2)
-    training = load(fruit, held_out_share=0).training
-    assert [25, 10] == np.bincount(training.labels).tolist()
 
 
 def test_data_sets_are_not_taken_for_classes(tmp_path: Path) -> None:
@@ -421,53 +322,67 @@ def test_where_all_was_trained_on_nothing_is_held_out(fruit: Path) -> None:
         load(fruit, seen=(*before.trained, *before.held_out))
 
 
-@pytest.mark.parametrize("suffix", ["png", "jpg", "webp"])
-def test_a_cut_file_is_unreadable(fruit: Path, suffix: str) -> None:
-    """A good beginning does not make a picture."""
-    noise = np.random.default_rng(0).integers(0, 256, (50, 90, 3), np.uint8)
-    path = fruit / "pear" / f"cut.{suffix}"
-    Image.fromarray(noise).save(path)
-    path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(DatasetError, match=rf"cannot be read .*\n  pear/cut\.{suffix}\n"):
-        load(fruit)
-
-
-def test_a_picture_without_its_palette_is_unreadable(fruit: Path) -> None:
-    """Pillow loads the numbers of such a PNG, but no colours."""
+def test_what_the_service_refuses_is_unreadable(fruit: Path) -> None:
+    """A network must not learn from pictures that it can never be asked about."""
+    page = Image.new("RGB", (40, 30))
+    Image.new("F", (40, 30)).save(fruit / "pear" / "floats.tif")
+    page.save(fruit / "pear" / "pages.tif", save_all=True, append_images=[page])
+    page.save(fruit / "pear" / "zstd.tif", compression="zstd")
+    (fruit / "pear" / "rle.bmp").write_bytes(rle_bmp(255, 1))
     (fruit / "pear" / "bare.png").write_bytes(no_palette_png())
-    with pytest.raises(DatasetError, match=r"cannot be read .*\n  pear/bare\.png\n"):
+    with pytest.raises(DatasetError, match="unreadable: 5 files") as refused:
         load(fruit)
+    named = [line.strip() for line in str(refused.value).splitlines()[2:7]]
+    places = ("bare.png", "floats.tif", "pages.tif", "rle.bmp", "zstd.tif")
+    assert [f"pear/{place}" for place in places] == named
 
 
-def test_pictures_of_any_size_are_read(tmp_path: Path) -> None:
-    """JPEGs whose sides are no multiples of the network's."""
-    sizes = [(width, height) for width in range(110, 119) for height in range(145, 153)]
-    for name, few in (("apple", sizes[::2]), ("pear", sizes[1::2])):
-        for number, size in enumerate(few):
-            paint(tmp_path, name, [RED], size=size, suffix="jpg")
-            (tmp_path / name / "000.jpg").rename(tmp_path / name / f"of-{number}.jpg")
-    assert 72 == len(load(tmp_path, held_out_share=0).training.labels)
-
-
-def test_a_fault_of_the_program_is_no_unreadable_picture(
-    fruit: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        pytest.param([(96, 64)] * 3, (64, 96), id="they keep it"),
+        pytest.param([(640, 480)] * 3, (72, 96), id="a camera's"),
+        pytest.param([(1000, 100)] * 3, (48, 96), id="the ends of a panorama are cropped"),
+        pytest.param([(30, 90)] * 3, (60, 30), id="those of a narrow picture too"),
+        pytest.param([(50, 40), (30, 60), (90, 80)], (40, 40), id="the median of short sides"),
+        pytest.param([(500, 400), (640, 480)], (96, 96), id="photographs"),
+    ],
+)
+def test_the_pictures_decide_on_the_size(
+    sizes: list[tuple[int, int]], expected: tuple[int, int]
 ) -> None:
-    """It is raised as it is, whatever its type."""
-
-    def fail(*_: Any) -> None:
-        raise ValueError("a fault")
-
-    monkeypatch.setattr(folders, "to_bytes", fail)
-    with pytest.raises(ValueError, match="a fault"):
-        load(fruit)
+    """Height and width, of pictures of these widths and heights."""
+    assert expected == choose_size(sizes)
 
 
-def test_large_folders_show_how_far_they_are(
-    fruit: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Small ones are read without a word."""
-    load(fruit)
-    assert "" == capsys.readouterr().out
-    monkeypatch.setattr(folders, "_SLOW", 30)
-    load(fruit)
-    assert "reading 30 pictures" in capsys.readouterr().out
+def test_the_owner_is_told_what_is_cropped(tmp_path: Path) -> None:
+    """If half of the pictures lose more than a third."""
+    for name in "ab":
+        paint(tmp_path, name, [RED] * 2, size=(300, 30))
+    (notice,) = [one for one in load(tmp_path).notices if "cropped" in one]
+    assert "to 60x30 px, and half of them lose 80 %" in notice
+    assert not [one for one in load(tmp_path, size=(30, 300)).notices if "cropped" in one]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Meine Formen", "meine-formen"),
+        ("Äpfel & Öl_2", "apfel-ol-2"),
+        ("Мои фигуры", "moi-figury"),
+        ("Ελληνικά ζώα", "ellinika-zoa"),
+        ("Straße Łódź", "strasse-lodz"),
+        ("図形", ""),
+    ],
+)
+def test_names_are_transliterated(text: str, name: str) -> None:
+    """Composed and decomposed letters have the same name; without one a folder is `pictures`."""
+    for form in ("NFC", "NFD"):
+        assert name == to_ascii_name(unicodedata.normalize(form, text))
+    assert (name or "pictures") == name_of(Path(text))
+
+
+def test_control_characters_are_written_as_escapes() -> None:
+    """All others stay, accents and emoji among them."""
+    assert "Meine Äpfel 🍎.png" == printable("Meine Äpfel 🍎.png")
+    assert r"\x1b[2Jcat\n\u202e.png" == printable("\x1b[2Jcat\n\u202e.png")

@@ -1,22 +1,49 @@
-"""The files of a folder of pictures by class: which are read, which are not, and their identity."""
+"""The picture files of a folder by class: which there are, how each is read and known again."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from model.errors import Problem
+from model.preprocess import Floats, crop, load_image, open_image
+from model.preprocess.array import scale_array
+from model.preprocess.header import FORMATS
+from model.preprocess.pixels import turn_upright
 from training.data.source import DatasetError
 from training.data.words import printable
 
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".npy"})
+"""The suffixes of files that are read, in any case."""
+UNREADABLE = (OSError, Problem)
+"""The exceptions for files that are not whole pictures, or that the service refuses."""
+_GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B"})
 _HEX = 12
 """The length of a hash of a name or of a content, in hexadecimal digits."""
 _SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval"}
 """Folders of these names are parts of a data set, if they have folders."""
-MIN_HELD_OUT = 4
+_MIN_HELD_OUT = 4
 """At least this many images of a class are held out, even if that exceeds its share."""
+
+Content = Image.Image | Floats
+"""An image, or an array (H, W, C) in [0, 1]."""
+
+
+class Header(NamedTuple):
+    """What a picture's header says."""
+
+    size: tuple[int, int]
+    """Width and height, upright."""
+    channels: int
+    """1 if it is grey by its format, 3 if it may have colour, another number for an array."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +77,6 @@ class PictureFiles:
         }
         return PictureFiles(self.folder, classes, self.others)
 
-    def fewer_than(self, least: int) -> list[str]:
-        """The classes that have fewer than `least` pictures."""
-        return [name for name, files in self.classes.items() if len(files) < least]
-
     def describe_others(self) -> str | None:
         """What is not read, in a sentence; None where there is no such file."""
         if not self.others:
@@ -63,15 +86,18 @@ class PictureFiles:
         named = join_names([self.place(file) for file in self.others])
         return f"not read, as no pictures of a class: {counts} ({named})"
 
+    def describe_unreadable(self, files: Sequence[Path]) -> str:
+        """How many files cannot be read, and which, each on a line."""
+        places = "".join(f"\n  {self.place(file)}" for file in files)
+        return (
+            f"{len(files):,} file{'s' * bool(files[1:])} that cannot be read as pictures:{places}"
+        )
 
-def find_pictures(
-    folder: Path, suffixes: Collection[str], *, formats: str, classes: int = 2
-) -> PictureFiles:
+
+def find_pictures(folder: Path, *, classes: int = 2) -> PictureFiles:
     """Find the pictures of all classes, without opening them; sub-folders of a class belong to it.
 
     Args:
-        suffixes: of pictures, in small letters.
-        formats: the same in words, for errors.
         classes: the fewest classes.
 
     Raises:
@@ -88,22 +114,53 @@ def find_pictures(
             others.append(path)
             continue
         files = list(_walk(path))
-        found[path.name] = tuple(file for file in files if file.suffix.lower() in suffixes)
-        others += [file for file in files if file.suffix.lower() not in suffixes]
+        found[path.name] = tuple(file for file in files if file.suffix.lower() in SUFFIXES)
+        others += [file for file in files if file.suffix.lower() not in SUFFIXES]
     if odd := [printable(name) for name in found if printable(name) != name]:
         raise DatasetError(f"{folder} has classes with control characters: {join_names(odd)}")
     if len(found) < classes:
         present = f"only one, {next(iter(found))}" if found else "none"
         few = "a class" if classes == 1 else "each of at least two classes"
         raise DatasetError(f"{folder} needs a folder for {few}, and has {present}")
+    pictures = PictureFiles(folder, found, tuple(others))
     if empty := [name for name, files in found.items() if not files]:
-        unread = PictureFiles(folder, {}, tuple(others)).describe_others()
+        unread = pictures.describe_others()
         raise DatasetError(
-            f"{folder} has no pictures ({formats}) in {join_names(empty)}"
+            f"{folder} has no pictures ({', '.join(FORMATS)}) in {join_names(empty)}"
             + (f"; {unread}" if unread else "")
         )
-    _refuse_data_sets(folder, found)
-    return PictureFiles(folder, found, tuple(others))
+    _refuse_data_sets(pictures)
+    return pictures
+
+
+def open_content(file: Path, *, load: bool = True) -> Content:
+    """Open a picture file, and read its pixels if `load` says so. Arrays are always read.
+
+    Raises:
+        OSError, model.errors.Problem: it is no whole picture, or a service would refuse it.
+    """
+    picture = open_image(file.read_bytes())
+    return load_image(picture) if load and isinstance(picture, Image.Image) else picture
+
+
+def header_of(picture: Content) -> Header:
+    """The size and channels of a picture, which need not be loaded."""
+    if isinstance(picture, Image.Image):
+        channels = 1 if picture.mode in _GREY_MODES else 3
+        return Header(turn_upright(picture).size, channels)
+    height, width, channels = picture.shape
+    return Header((width, height), channels)
+
+
+def to_bytes(picture: Content, channels: int, height: int, width: int) -> NDArray[np.uint8]:
+    """A picture as the network sees it, (C, H, W): cropped and scaled as serving does it."""
+    if isinstance(picture, Image.Image):
+        pixels = crop(picture, channels, height, width)
+    else:
+        pixels = scale_array(picture, height, width, middle=True)
+        if len(pixels) != channels:  # grey among coloured ones, or the other way round
+            pixels = np.asarray(pixels.mean(axis=0, keepdims=True)).repeat(channels, axis=0)
+    return np.rint(pixels * 255).astype(np.uint8)
 
 
 def digest_content(file: Path) -> str:
@@ -117,11 +174,7 @@ def content_of(fingerprint: str) -> str:
 
 
 def held_out_mask(
-    places: Sequence[str],
-    share: float = 0.1,
-    seed: int = 0,
-    *,
-    seen: Collection[str] = (),
+    places: Sequence[str], share: float = 0.1, seed: int = 0, *, seen: Collection[str] = ()
 ) -> list[bool]:
     """Choose the images of a class that are held out: a share, but a fifth of up to 20, 4.
 
@@ -130,7 +183,7 @@ def held_out_mask(
     Args:
         seen: places of images that are not held out, as weights have learnt from them.
     """
-    few = min(MIN_HELD_OUT, len(places) / 5)
+    few = min(_MIN_HELD_OUT, len(places) / 5)
     count = min(max(1, round(max(few, share * len(places)))), len(places) - 1)
     free = {
         hashlib.sha256(f"{seed}/{place}".encode()).digest(): place
@@ -160,23 +213,17 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _refuse_data_sets(folder: Path, found: Mapping[str, Iterable[Path]]) -> None:
+def _refuse_data_sets(found: PictureFiles) -> None:
     """Refuse a folder whose folders are `train` and `test`, with the classes in them."""
-    if not {name.lower() for name in found} <= _SPLITS:
+    names = list(found.classes)
+    if not {name.lower() for name in names} <= _SPLITS:
         return
-    inner = {
-        file.relative_to(folder / name).parts[0]
-        for name, files in found.items()
-        for file in files
-        if file.parent != folder / name
-    }
-    if inner:
-        first = next(
-            (name for name in found if name.lower().startswith("train")), next(iter(found))
-        )
+    places = [file.relative_to(found.folder).parts for file in found.files]
+    if inner := {inner for _, inner, *rest in places if rest}:
+        first = next((name for name in names if name.lower().startswith("train")), names[0])
         raise DatasetError(
-            f"{join_names(list(found))} in {folder} are no classes: {join_names(sorted(inner))} in "
-            f"them are. Say --data {folder / first}"
+            f"{join_names(names)} in {found.folder} are no classes: {join_names(sorted(inner))} in "
+            f"them are. Say --data {found.folder / first}"
         )
 
 
