@@ -6,7 +6,7 @@ import { find, make } from "./dom.js";
 import { latest } from "./latest.js";
 import { COVERAGE, markTarget, showClasses, showPrediction } from "./lengths.js";
 import { Lenses } from "./lenses.js";
-import { comparable, describe, directionsOf, forPhotos, invitation, missing, offers } from "./models.js";
+import { comparable, describe, directionsOf, forPhotos, invitation, missing, offers, weakPoses } from "./models.js";
 import { showNeighbours } from "./neighbours.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
@@ -80,7 +80,7 @@ function showScene(next, settled = true) {
 }
 
 function placeSliders() {
-  if (!scene?.decoded) return hidePose();
+  if (!scene?.decoded || weakPoses(scene.model)) return hidePose();
   const shown = scene;
   const { model, prediction, target } = shown;
   const draw = (pose, moved) => {

@@ -5,7 +5,7 @@ import { drawCompare } from "./compare.js";
 import { find } from "./dom.js";
 import { drawHealth } from "./health.js";
 import { lens } from "./lens.js";
-import { offers } from "./models.js";
+import { offers, weakPoses } from "./models.js";
 import { showEnds } from "./pose.js";
 import { drawRouting } from "./routing.js";
 import { drawSweep } from "./sweep.js";
@@ -64,7 +64,8 @@ export class Lenses {
     this.model = model;
     this.tellLimits();
     const further = { compare: this.others(model).length > 0, health: Boolean(model.health) };
-    this.tabs.offer((panel) => further[panel] ?? (!this.needs[panel] || offers(model, this.needs[panel])));
+    const suits = (need) => !need || (offers(model, need) && !(need === "decode" && weakPoses(model)));
+    this.tabs.offer((panel) => further[panel] ?? suits(this.needs[panel]));
   }
 
   /** Add the tab and the panel of a view, once. */

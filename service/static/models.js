@@ -59,8 +59,17 @@ export function describe({ family_title: title, class_names: names, dataset }) {
   return `${title}, trained on ${dataset}: ${known}`;
 }
 
+/** Whether poses carry less than half of what the pictures show, so that drawing them says little. */
+export function weakPoses({ explained }) {
+  return Boolean(explained) && explained.pose < 0.5;
+}
+
 /** What a network does not offer, as a sentence; empty where it offers all. */
 export function missing(model) {
+  if (weakPoses(model)) {
+    return `A pose of this network explains ${Math.round(100 * model.explained.pose)}\u00a0% of the variance of its pictures, so views that draw poses are left out. `
+      + "More pictures of each class help, and so does the pretrained stem.";
+  }
   const lacking = [
     ...(offers(model, "decode") ? [] : ["no reconstruction", "no pose", "no sweep"]),
     ...(offers(model, "trace") ? [] : ["no routing"]),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from model.bundle import MANIFEST
+from service.settings import Settings
 from tests.browser.playground import Playground, open_playground
 from tests.processes import SOURCE, running
 
@@ -96,4 +101,29 @@ def test_two_networks_are_compared(browser: Browser) -> None:
             assert "thickness" in sweep.locator("tbody th").first.inner_text()
         page.set_viewport_size({"width": 360, "height": 740})
         assert 360 == page.evaluate("document.documentElement.scrollWidth")
+        assert [] == playground.complaints
+
+
+def test_poses_that_show_little_are_not_drawn(browser: Browser, tmp_path: Path) -> None:
+    """Their views and sliders are left out, with one sentence that says why and what helps."""
+    bundle = shutil.copytree(Settings().bundles / "mnist-compact", tmp_path / "mnist-compact")
+    manifest = json.loads((bundle / MANIFEST).read_text())
+    manifest["explained"]["pose"] = 0.31
+    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    environment = {
+        "CAPSNET_BUNDLES": str(tmp_path),
+        "CAPSNET_DEFAULT_MODEL": "mnist-compact",
+        "CAPSNET_WORKERS": "1",
+    }
+    with (
+        running(lambda _environment: SOURCE, environment) as (_process, client),
+        open_playground(browser, str(client.base_url)) as playground,
+    ):
+        page = playground.page
+        playground.take_sample(5)
+        assert "explains 31 %" in page.locator("#missing").inner_text().replace("\u00a0", " ")
+        shown = page.locator(".lenses [role=tab]:visible").all_inner_texts()
+        assert {"Routing", "Neighbours", "Occlusion"} <= set(shown)
+        assert not {"Pose", "Sweep", "Rivals", "Morph"} & set(shown)
+        assert 0 == page.get_by_role("slider", name="thickness").count()
         assert [] == playground.complaints
