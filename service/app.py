@@ -28,14 +28,12 @@ from service.http.pages import (
     show_openapi,
     show_page,
 )
-from service.http.problems import PROBES
 from service.http.route import Route
 from service.http.router import Router
 from service.inference.bundles import load_runtimes
 from service.inference.engine import Engine, open_engine
 from service.settings import Settings, SettingsError
 from service.telemetry.reports import Workers
-from service.telemetry.tracing import telemetry
 
 _DESCRIPTION = """\
 Send an image (PNG, JPEG, WebP, BMP, GIF, TIFF) as a form's `file`, as the raw body, or as
@@ -77,8 +75,7 @@ def create_app(
         gather_metrics: answers `/metrics`, where this process is one of several without a registry.
 
     Raises:
-        service.settings.SettingsError: a setting is wrong, the API keys cannot be used, or traces
-            cannot be sent.
+        service.settings.SettingsError: a setting is wrong, or the API keys cannot be used.
     """
     settings = settings or Settings.from_environment()
     access = access or Access(settings)
@@ -113,7 +110,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,  # it would repeat any Host
         lifespan=lifespan,
-        telemetry=telemetry(settings, PROBES),
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state = context  # type: ignore[assignment]  # FastAPI's has no types
     page = partial(Route, "GET", needs_models=False, include_in_schema=False)

@@ -80,7 +80,6 @@ class Settings(BaseSettings):
     frame_ancestors: tuple[str, ...] = ()
     log_format: Literal["text", "json"] = "text"
     access_log: bool = True
-    otel: bool = False
     decode_processes: int = Field(2, ge=2)
 
     @field_validator("api_keys_file", "admin_keys_file", mode="before")

@@ -52,7 +52,6 @@ NOT_RUN = {
     ".venv/bin/python -m pip install": "needs a package index",
     ". .venv/bin/activate": "changes the reader's shell",
     "pip install ./client": "needs a package index",
-    "CAPSNET_OTEL=true": "needs a collector; tests/service/telemetry has one",
     "mv bundles/mnist": "is what tests/e2e/test_workers.py does",
     ".venv/bin/pre-commit install": "would change the repository's hooks",
     "python -m benchmarks.cuda": "needs a GPU",

@@ -9,7 +9,7 @@ lock() {
         --no-header --no-annotate --no-emit-index-url --no-emit-find-links --generate-hashes \
         --constraint constraints.txt --output-file "docker/requirements-$target.txt" -
 }
-lock cpu service cpu otel
-lock gpu service gpu otel
+lock cpu service cpu
+lock gpu service gpu
 lock training training cpu
 lock docs docs

@@ -21,7 +21,6 @@ from service.http.context import Context
 from service.http.keys import KEY_HEADER, Sites
 from service.http.problems import PROBES, REQUEST_ID, respond
 from service.telemetry import logs, timings
-from service.telemetry.tracing import hide_target
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 MODEL_HEADER = "X-Model"
@@ -142,8 +141,6 @@ class Middleware:
         request_id = accepted[0].decode() if accepted else secrets.token_hex(16)
         scope.setdefault("state", {})["request_id"] = request_id
         logs.request_id.set(request_id)
-        if self.settings.otel:
-            hide_target(scope)
         return request_id
 
     def _headers(

@@ -12,7 +12,6 @@ from starlette.types import Receive, Scope, Send
 
 from service.errors import MethodNotAllowed, NotFound
 from service.http.keys import Access, Permission
-from service.telemetry.tracing import name_route
 
 
 class Found(NamedTuple):
@@ -73,5 +72,4 @@ class Router:
         if allowed:
             raise MethodNotAllowed.of(allowed)
         scope.update(child_scope)
-        name_route(scope["method"], getattr(route, "path", ""))
         await route.handle(scope, receive, send)

@@ -80,7 +80,7 @@ class Engine:
         except BaseException:  # too late, or its client has left
             timings.record("queue", time.monotonic() - began)
             raise
-        timings.record("queue", results.waited_s, ended_s_ago=results.computed_s)
+        timings.record("queue", results.waited_s)
         timings.record("compute", results.computed_s)
         return results.rows
 

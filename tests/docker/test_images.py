@@ -24,8 +24,8 @@ PROGRAMS = {
     ],
 }
 EXTRAS = {
-    "cpu": ["service", "cpu", "otel"],
-    "gpu": ["service", "gpu", "otel"],
+    "cpu": ["service", "cpu"],
+    "gpu": ["service", "gpu"],
     "training": ["training", "cpu"],
     "docs": ["docs"],
 }

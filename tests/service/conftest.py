@@ -17,7 +17,6 @@ _NEEDS = {
     "http/test_openapi.py": ("jsonschema",),
     "http/test_rate.py": ("grpc", "tritonclient"),
     "telemetry/test_secrets.py": ("grpc",),
-    "telemetry/test_tracing.py": ("opentelemetry.sdk",),
     "views/test_segment.py": ("torch",),
 }
 """The packages besides the extra `cpu` that tests of one module, or folder, need."""

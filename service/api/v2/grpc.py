@@ -39,8 +39,6 @@ CONNECTION_AGE_S = 60
 """A connection takes no more calls after this long. Clients open another by themselves."""
 _HEADERS = {
     "authorization",
-    "traceparent",
-    "tracestate",
     KEY_HEADER.lower(),
     REQUEST_ID.lower(),
     TIMEOUT_HEADER.lower(),

@@ -219,7 +219,6 @@ async def test_a_process_that_was_killed_while_idle_takes_no_task() -> None:
 def test_processes_inherit_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither keys nor anything else that is the service's alone; but the path to its modules."""
     monkeypatch.setenv("CAPSNET_API_KEYS", '["a-key-that-must-not-leak"]')
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=must-not-leak")
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
     inherited = asyncio.run(evaluate("open('/proc/self/environ').read()", "json"))
     assert "must-not-leak" not in inherited

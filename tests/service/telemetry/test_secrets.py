@@ -2,11 +2,7 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
 
 import grpc
 import httpx
@@ -29,43 +25,16 @@ Runtime.trace = trace
 """
 
 
-class Collector(BaseHTTPRequestHandler):
-    """Takes what OpenTelemetry sends."""
-
-    received: ClassVar[list[bytes]] = []
-
-    def do_POST(self) -> None:
-        """Keep a body."""
-        self.received.append(self.rfile.read(int(self.headers["content-length"])))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_arguments: object) -> None:
-        """Be silent."""
-
-
-@contextmanager
-def collecting() -> Iterator[tuple[str, list[bytes]]]:
-    """The address of a collector, and what it has received."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    threading.Thread(target=server.serve_forever).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", Collector.received
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What a service with keys and traces has written of keys everywhere: log, spans, metrics.
+    """What a service with keys has written of keys everywhere: log and metrics.
 
     And the rights of others to its files, as bytes in the octal system.
     """
     folder = tmp_path_factory.mktemp("secrets")
     temporary = tmp_path_factory.mktemp("temporary")
     grpc_port, log = free_port(), folder / "log"
-    with collecting() as (address, received), log.open("wb") as file:
+    with log.open("wb") as file:
         environment = {
             "CAPSNET_ADMIN_KEYS": json.dumps([ADMIN_KEY]),
             "CAPSNET_API_KEYS": json.dumps([API_KEY]),
@@ -73,9 +42,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
             "CAPSNET_DEVICE": "cpu",
             "CAPSNET_GRPC_PORT": str(grpc_port),
             "CAPSNET_MODELS": json.dumps([MODEL]),
-            "CAPSNET_OTEL": "true",
             "CAPSNET_WORKERS": "1",
-            "OTEL_EXPORTER_OTLP_ENDPOINT": address,
             "TMPDIR": str(temporary),
             **patch_workers(folder, BREAK_ROUTING),
         }
@@ -88,7 +55,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     assert {200, 400, 401, 403, 404, 405, 406, 415, 422, 500} <= statuses
     assert {"OK", "UNAUTHENTICATED", "NOT_FOUND", "INVALID_ARGUMENT"} <= codes
     disk = " ".join(rights).encode()
-    return {"log": log.read_bytes(), "spans": b"".join(received), "metrics": metrics, "disk": disk}
+    return {"log": log.read_bytes(), "metrics": metrics, "disk": disk}
 
 
 def send_everywhere(client: httpx.Client, key: str) -> Iterator[int]:
@@ -151,7 +118,6 @@ def call_with(port: int, key: str) -> Iterator[str]:
     ("place", "sign"),
     [
         ("log", b"POST /routing 500"),
-        ("spans", b"POST /routing"),
         ("metrics", b'capsnet_rejections_total{reason="unauthorized"}'),
     ],
 )
