@@ -37,26 +37,6 @@ def test_a_network_in_four_lines() -> None:
     assert str(trace.classes).startswith(shapes)
 
 
-def test_a_picture_may_be_open_already(bundle_path: Path) -> None:
-    """Files and pictures are prepared alike, whatever their size and polarity."""
-    network = model.load(bundle_path, device="cpu")
-    picture = Image.open(SAMPLES / "3.png")
-    np.testing.assert_array_equal(network.prepare(SAMPLES / "3.png"), network.prepare(picture))
-    large = picture.resize((280, 280)).point(lambda value: 255 - value)
-    assert (1, 1, 28, 28) == network.prepare(large, fit="stretch").shape
-
-
-def test_a_colour_network_in_four_lines(colour_bundle_path: Path) -> None:
-    """The picture is cropped to the network's shape, its colours kept."""
-    blocks = model.load(colour_bundle_path, device="cpu")
-    image = blocks.prepare(Image.new("RGB", (64, 64), (255, 0, 0)))
-    assert (1, 3, 24, 32) == image.shape
-    np.testing.assert_array_equal([1, 0, 0], image[0].mean(axis=(1, 2)))
-    presence, poses = blocks.encode(image)
-    assert (1, 3) == presence.shape
-    assert (3, 24, 32) == blocks.decode(poses[0, 1], 1).images[0].shape
-
-
 @pytest.mark.parametrize("name", ["minst", "nowhere/mnist", ".", ""])
 def test_a_name_that_is_none_is_said(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -68,15 +48,6 @@ def test_a_name_that_is_none_is_said(
             BundleError, match=f"{name!r} is neither .* ships: .*, cifar10, .*, mnist-"
         ):
             ask(name)
-
-
-def test_a_bundle_here_is_loaded(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the folder that is the bundle, and from the one around it."""
-    monkeypatch.chdir(bundle_path)
-    assert "mnist" == model.load(".", device="cpu").bundle.manifest.name
-    monkeypatch.chdir(bundle_path.parent)
-    assert bundle_path.name == "mnist"
-    assert Path("strokes") == model.find("strokes")
 
 
 @pytest.fixture(scope="module")
@@ -168,22 +139,6 @@ def test_what_is_no_picture_is_refused(
     for method in methods:
         with pytest.raises(error, match=message):
             getattr(strokes, method)(given)
-
-
-def test_a_picture_of_too_many_pixels_is_refused(
-    strokes: LoadedBundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pillow's own limit is a ValueError as other faults are."""
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    with pytest.raises(ValueError, match="exceeds limit of 200 pixels"):
-        strokes.prepare(SAMPLES / "3.png")
-
-
-def test_floats_of_any_width_are_encoded(strokes: LoadedBundle) -> None:
-    """What numpy computes with is float64; rounding may carry it just beyond 1."""
-    images = np.full((2, 1, 28, 28), 1.0001)
-    expected = strokes.encode(images.astype(np.float32)).presence
-    np.testing.assert_array_equal(expected, strokes.encode(images).presence)
 
 
 @pytest.mark.parametrize(

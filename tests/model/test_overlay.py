@@ -19,11 +19,3 @@ def test_the_second_digit_lies_where_it_was_asked_for(dx: int, dy: int) -> None:
     assert (36, 36) == image.shape
     assert [dy, dx] == (other - corner).tolist()
     assert pytest.approx(1.5) == float(image.sum())
-
-
-def test_ink_adds_up_to_white() -> None:
-    """Where both have ink, it is added and cut off at one."""
-    first, second = np.full((1, 28, 28), 0.25, np.float32), np.zeros((1, 28, 28), np.float32)
-    second[:, :14], second[:, 14:] = 0.5, 1.0
-    (image,) = overlay(first, second, dx=0, dy=0)
-    assert [0.75, 1.0, 0.0] == [image[10, 10], image[25, 10], image[0, 0]]

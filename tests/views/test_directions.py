@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from model.bundle import Manifest
-from model.bundle.directions import Direction
 from model.errors import InvalidParameter, NotOffered
 from model.measures import measures_of
 from model.views import find_view
@@ -48,13 +47,6 @@ def test_a_direction_moves_the_pose_by_its_unit() -> None:
     assert {"dim"}.isdisjoint(answer.dict())
 
 
-def test_what_no_drawing_shows_is_not_measured() -> None:
-    """A factor of the user's own is read and asked for."""
-    answer = ask("perturb", TOP, net=fitted(), dim=None, direction="age", delta=1)
-    assert answer.value.measured is None
-    assert answer.value.asked == pytest.approx(answer.value.read + 1)
-
-
 @pytest.mark.parametrize(
     ("parameters", "parameter"),
     [
@@ -69,13 +61,6 @@ def test_what_a_pose_cannot_do_is_refused(parameters: dict[str, Any], parameter:
     with pytest.raises(InvalidParameter) as error:
         ask_plain("perturb", fitted(), **parameters)
     assert parameter == error.value.parameter
-
-
-@pytest.mark.parametrize("parameters", [{"delta": 1}, {"delta": 1, "dim": 0, "direction": "right"}])
-def test_a_move_is_along_one_thing(parameters: dict[str, Any]) -> None:
-    """A dimension or a direction, never neither and never both."""
-    with pytest.raises(InvalidParameter, match="either dim or direction"):
-        ask_plain("perturb", fitted(), **parameters)
 
 
 def test_a_sweep_shows_directions_where_there_are_any() -> None:
@@ -112,13 +97,6 @@ def test_a_sweep_by_directions_needs_some(parameters: dict[str, Any]) -> None:
             "sweep", fitted(replace(FITTED, directions=(RIGHT,))), by="direction", **parameters
         )
     assert "by" == error.value.parameter
-
-
-def test_decoded_poses_are_measured() -> None:
-    """One value for each image, by direction, less the excess of drawings."""
-    answer = ask("decode", net=fitted(), pose=None, poses=[[0.5, 0.5], [0.2, 0.6]], label=0)
-    assert ["right"] == list(answer.measured)
-    assert [-0.5, 0] == pytest.approx(answer.measured["right"].tolist(), abs=1e-6)
 
 
 def test_an_image_is_described_in_words() -> None:
@@ -179,16 +157,3 @@ def reading(name: str, value: float, percentile: float, unit: str = "px") -> Rea
 def test_the_sentence_tells_what_is_unusual(readings: Sequence[ReadValue], sentence: str) -> None:
     """Extremes of the class and clear slants, in words that are read once."""
     assert sentence == tell("5", readings, measures_of(MANIFEST))
-
-
-def test_articles_fit_the_class() -> None:
-    """An 8 and an airplane."""
-    assert ["an 8", "an airplane", "a ship"] == [tell(x, [], ()) for x in ("8", "airplane", "ship")]
-
-
-def test_a_refused_direction_can_still_be_read() -> None:
-    """The pose says how tall a digit is, even where it cannot be made taller alone."""
-    refused: Direction = make_direction(0, "right", dim=1, dims=2, got=0.5)
-    net = fitted(replace(MANIFEST, directions=(refused,)))
-    assert ["right"] == [one.name for one in ask("describe", TOP, net=net).readings]
-    assert [] == ask_plain("sweep", net).directions

@@ -80,13 +80,6 @@ def test_a_figure_has_the_notes_below(name: str) -> None:
     assert large.crop((0, 0, *small.size)).tobytes() == small.tobytes()
 
 
-def test_an_image_alone_keeps_its_size() -> None:
-    """Programs read the pixels of /decode."""
-    notes, drawing = ask("decode", explained=explaining(0.4))
-    assert 1 == len(notes)
-    assert (4, 4) == Image.open(io.BytesIO(drawing)).size
-
-
 def test_rivals_say_that_absent_classes_were_never_trained() -> None:
     """The recipe in the bundle tells; the figure says so too."""
     notes, figure = ask("rivals", training={"recipe": {}, "runs": []})
@@ -94,13 +87,3 @@ def test_rivals_say_that_absent_classes_were_never_trained() -> None:
     _, plain = ask("rivals", training={"recipe": {"task": "pairs"}, "runs": []})
     high, low = (Image.open(io.BytesIO(png)).height for png in (figure, plain))
     assert high > low
-
-
-@pytest.mark.parametrize(
-    "training",
-    [{"recipe": {"task": "pairs"}}, {}],
-    ids=["pairs, whose classes are present", "trained elsewhere"],
-)
-def test_rivals_say_nothing_of_what_may_be_trained(training: dict[str, Any]) -> None:
-    """Only a recipe that is there can tell."""
-    assert [] == ask("rivals", training=training)[0]

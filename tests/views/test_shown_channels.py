@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 from model.bundle import Bundle, write_manifest
-from model.canvas import showing, shown_channels
 from model.loaded import LoadedBundle
 from model.views import NAMES, find_view
 from training.recipes import PRESETS, SettingError, override
@@ -77,15 +76,6 @@ def test_json_shows_them_too(bundles: tuple[LoadedBundle, LoadedBundle]) -> None
         expected = (IMAGE[list(channels)] * 255 + 0.5).astype(np.uint8)
         np.testing.assert_array_equal(expected.transpose(1, 2, 0), shown)
         assert (5, 20, 24) == answer.input.shape
-
-
-def test_the_choice_ends_with_the_drawing() -> None:
-    """Others are drawn as before."""
-    images = np.zeros((2, 5, 4, 4))
-    images[:, 4] = 1
-    with showing((4, 4, 4)):
-        assert 1 == shown_channels(images).min()
-    assert 0 == shown_channels(images).min()
 
 
 def test_a_choice_that_is_none_is_refused(bundles: tuple[LoadedBundle, LoadedBundle]) -> None:

@@ -7,18 +7,6 @@ import pytest
 from model.bundle.atomic_file import replacing
 
 
-def test_the_new_file_takes_the_place_of_the_old(tmp_path: Path) -> None:
-    """Until it is whole, the old one is there; then it alone."""
-    path = tmp_path / "state"
-    path.write_bytes(b"old")
-    with replacing(path) as file:
-        file.write(b"new")
-        file.flush()
-        assert b"old" == path.read_bytes()
-    assert b"new" == path.read_bytes()
-    assert [path] == list(tmp_path.iterdir())
-
-
 def test_what_goes_wrong_leaves_the_old_file(tmp_path: Path) -> None:
     """Half a file never takes its place."""
     path = tmp_path / "state"

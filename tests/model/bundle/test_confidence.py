@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -31,13 +30,6 @@ def test_scores_are_a_softmax_of_scaled_presence() -> None:
     assert (surer[:2] > COARSE.find_probability(PRESENCE)[:2]).all()
 
 
-def test_a_probability_of_a_network_may_stay_what_it_is() -> None:
-    """With logarithms and a temperature of one, softmax undoes nothing; zero is no fault."""
-    plain = replace(COARSE, input="log-presence", temperature=1.0)
-    shares = np.array([[0.7, 0.3, 0.0]], np.float32)
-    assert np.allclose(shares, plain.score_classes(shares), atol=1e-6)
-
-
 def test_isotonic_regression_replaces_the_highest_score() -> None:
     """Between its values it is interpolated, and constant outside."""
     isotonic = replace(COARSE, method="isotonic", scores=(0.4, 0.8), probabilities=(0.5, 0.9))
@@ -54,23 +46,11 @@ def test_a_set_has_the_labels_that_reach_the_threshold() -> None:
     assert [[True, False, False], [True, True, False], [True, True, True]] == wide.tolist()
 
 
-def test_a_coverage_between_two_is_rounded_up() -> None:
-    """More is not promised than was fitted."""
-    assert np.array_equal(COARSE.find_labels(PRESENCE, 0.93), COARSE.find_labels(PRESENCE, 0.99))
-    with pytest.raises(ValueError, match=r"the highest coverage is 0\.99, not 0\.999"):
-        COARSE.find_labels(PRESENCE, 0.999)
-
-
 def test_rare_classes_have_thresholds_of_their_own() -> None:
     """The second class needs less than the others."""
     rare = replace(COARSE, thresholds=((0.5, 0.2), (0.01, 0.0), (0.5, 0.2)))
     assert rare.per_class
     assert [True, True, False] == rare.find_labels(PRESENCE, 0.9)[0].tolist()
-
-
-def test_json_keeps_it() -> None:
-    """Lists come back as tuples."""
-    assert COARSE == Confidence.from_dict(json.loads(json.dumps(COARSE.to_dict())))
 
 
 @pytest.mark.parametrize(

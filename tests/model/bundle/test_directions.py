@@ -2,10 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from model import open_bundle
 from model.bundle.directions import summarise_directions
 from tests.directions import make_direction
 
@@ -26,15 +24,6 @@ def test_only_good_directions_are_offered(quality: dict[str, Any], *, offered: b
     assert offered == make_direction(7, **quality).offered
 
 
-def test_a_pose_is_read_and_ranked() -> None:
-    """The value is linear in the pose; its rank is between 5 and 95 %."""
-    direction = make_direction(7)
-    pose = np.zeros(16, np.float32)
-    pose[3] = 0.1
-    assert 12 == pytest.approx(direction.read(pose))
-    assert [5, 50, 80, 95] == pytest.approx([direction.percentile(x) for x in (-99, 0, 12, 99)])
-
-
 def test_a_summary_has_what_is_offered_by_name() -> None:
     """The range is that of all classes, the quality their mean, the largest other the worst."""
     refused = make_direction(9, got=2)
@@ -44,11 +33,3 @@ def test_a_summary_has_what_is_offered_by_name() -> None:
     assert (-20, 20, 0.95, 0.2) == tuple(
         slant[key] for key in ("low", "high", "got", "largest_other")
     )
-
-
-def test_shipped_digits_have_directions() -> None:
-    """Most classes have all six, and every class has some."""
-    manifest = open_bundle("mnist").manifest
-    offered = [len(manifest.offered_directions(label)) for label in range(10)]
-    assert 6 == np.median(offered)
-    assert min(offered) >= 3

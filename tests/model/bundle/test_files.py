@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from model.bundle import (
     Bundle,
     BundleError,
     digest,
-    write_manifest,
 )
 from model.bundle.novelty import NoveltyRule, PoseGaussians
 
@@ -42,29 +40,6 @@ def rewrite(folder: Path, **entries: Any) -> None:
     """Change entries of a bundle's manifest."""
     values = {**json.loads((folder / MANIFEST).read_text()), **entries}
     (folder / MANIFEST).write_text(json.dumps(values))
-
-
-def test_a_manifest_survives_its_file(copy: Path) -> None:
-    """What is written is what is read, and nothing is left next to it."""
-    renamed = replace(Bundle.open(copy).manifest, name="another", dataset="Zählwerk")
-    files = sorted(copy.iterdir())
-    write_manifest(copy, renamed)
-    assert renamed == Bundle.open(copy).manifest
-    assert files == sorted(copy.iterdir())
-
-
-def test_a_sound_bundle_opens(bundle_path: Path) -> None:
-    """The bundle knows where it lies and lists its graphs and weights."""
-    bundle = Bundle.open(bundle_path)
-    assert bundle_path == bundle.path
-    assert {*ALL, NEIGHBOURS} == bundle.manifest.sha256.keys()
-    assert bundle_path / "decoder.onnx" == bundle.graph("decoder")
-
-
-def test_the_version_is_that_of_the_weights(bundle_path: Path) -> None:
-    """The first twelve digits of their digest, so that the same weights have the same version."""
-    version = Bundle.open(bundle_path).manifest.version
-    assert digest(bundle_path / WEIGHTS, bundle_path)[:12] == version
 
 
 def test_another_version_is_refused(copy: Path) -> None:
@@ -118,16 +93,6 @@ def write_rule(folder: Path, size: int, *, content: bytes = b"") -> None:
         novelty=RULE.to_dict(),
         sha256={**digests, NOVELTY: digest(folder / NOVELTY, folder)},
     )
-
-
-def test_a_rule_comes_with_its_poses(copy: Path) -> None:
-    """They are read with the bundle, and are no part of what the manifest says."""
-    write_rule(copy, 160)
-    manifest = Bundle.open(copy).manifest
-    assert manifest.novelty is not None
-    assert manifest.novelty.gaussians is not None
-    assert (10, 160) == manifest.novelty.gaussians.means.shape
-    assert "gaussians" not in manifest.to_dict()["novelty"]
 
 
 def test_a_rule_without_its_poses_is_refused(copy: Path) -> None:

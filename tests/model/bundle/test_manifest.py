@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,6 @@ import pytest
 
 import model
 from model.bundle import Bundle, Manifest
-from model.bundle.directions import Direction
-from model.bundle.novelty import NoveltyRule
 from tests.directions import make_direction
 
 
@@ -20,46 +18,10 @@ def manifest(bundle_path: Path) -> Manifest:
     return Bundle.open(bundle_path).manifest
 
 
-def test_a_manifest_survives_its_dictionary(manifest: Manifest) -> None:
-    """Every entry comes back as it was, tuples included."""
-    full = replace(
-        manifest,
-        metrics={"test_errors": 25},
-        training={"seed": 1},
-        directions=(make_direction(7), make_direction(7, "width", got=0.5)),
-        novelty=NoveltyRule((0.0, 1.0), (0.1, 0.9), (0.0, 0.8), (0.1, 2.0), 0.01, "digits"),
-    )
-    assert full == Manifest.from_dict(json.loads(json.dumps(full.to_dict())))
-
-
-def test_a_manifest_offers_the_good_directions_of_a_class(manifest: Manifest) -> None:
-    """Each class has its own directions. A direction that gives half of the change is refused."""
-    good, bad = make_direction(7), make_direction(7, "width", got=0.5)
-    fitted = replace(manifest, directions=(make_direction(6), bad, good))
-    assert [good] == fitted.offered_directions(7)
-    found = [fitted.find_direction(*key) for key in ((7, "slant"), (7, "width"), (8, "slant"))]
-    assert [good, None, None] == found
-
-
 def test_names_of_dimensions_in_older_bundles_are_ignored(manifest: Manifest) -> None:
     """They were measured in another way; the bundle loads as before."""
     older = {**manifest.to_dict(), "pose_dimensions": [{"label": 7, "dim": 4, "name": "slant"}]}
     assert manifest == Manifest.from_dict(older)
-
-
-@pytest.mark.parametrize("wrong", [make_direction(10), make_direction(7, dims=15)])
-def test_a_direction_of_another_network_is_refused(wrong: Direction, manifest: Manifest) -> None:
-    """Its class and its vector have to be there."""
-    with pytest.raises(ValueError, match="of another network"):
-        replace(manifest, directions=(wrong,))
-
-
-@pytest.mark.parametrize("entry", ["quantiles", "images", "others", "threshold"])
-def test_a_novelty_rule_of_another_kind_is_refused(entry: str, manifest: Manifest) -> None:
-    """Whatever is wrong with it, in words."""
-    rule = NoveltyRule((0.0, 1.0), (0.1, 0.9), (0.0, 0.8), (0.1, 2.0), 0.01, "digits").to_dict()
-    with pytest.raises(ValueError, match=rf"^novelty\.{entry}.*: Input should be"):
-        Manifest.from_dict({**manifest.to_dict(), "novelty": {**rule, entry: {"x": None}}})
 
 
 @pytest.mark.parametrize(
@@ -141,43 +103,10 @@ def test_entries_that_do_not_go_together_are_refused(
         Manifest.from_dict(values)
 
 
-def test_a_network_without_poses_has_a_manifest(manifest: Manifest) -> None:
-    """It has an encoder alone, no routed layers and poses of no numbers."""
-    baseline = replace(
-        manifest,
-        offers=(),
-        graphs={"encoder": "encoder.onnx"},
-        layers=(),
-        class_dim=0,
-        neighbours=None,
-    )
-    assert baseline == Manifest.from_dict(json.loads(json.dumps(baseline.to_dict())))
-
-
-def test_colour_is_for_photographs(manifest: Manifest) -> None:
-    """Cropped images may have three channels, and any shape."""
-    colour = replace(manifest, preprocess="crop", channels=3, height=24, width=32)
-    assert (3, 24, 32) == colour.image_shape
-
-
-def test_a_manifest_tells_its_sizes(manifest: Manifest) -> None:
-    """K and the shape of an image follow from the entries."""
-    assert 10 == manifest.num_classes
-    assert (1, 28, 28) == manifest.image_shape
-
-
 def test_an_unknown_entry_is_refused(manifest: Manifest) -> None:
     """A manifest of a later schema, or with a typo, is not half understood."""
     with pytest.raises(ValueError, match="unknown entries: colour, sise"):
         Manifest.from_dict({**manifest.to_dict(), "sise": 28, "colour": True})
-
-
-def test_a_missing_entry_is_refused(manifest: Manifest) -> None:
-    """The message names what is missing."""
-    values = manifest.to_dict()
-    del values["class_dim"]
-    with pytest.raises(ValueError, match="class_dim"):
-        Manifest.from_dict(values)
 
 
 @pytest.mark.parametrize(
@@ -214,10 +143,3 @@ def test_a_wrong_value_is_refused(
     """Values out of range or of the wrong kind are a ValueError that says what is wrong."""
     with pytest.raises(ValueError, match=message):
         Manifest.from_dict({**manifest.to_dict(), entry: value})
-
-
-@pytest.mark.parametrize(("rule", "threshold"), [("pair", None), ("digit", 0.5)])
-def test_masks_are_for_pairs_alone(manifest: Manifest, rule: Any, threshold: float | None) -> None:
-    """A bundle for pairs has a threshold of masks, and no other does."""
-    with pytest.raises(ValueError, match="mask threshold"):
-        replace(manifest, preprocess=rule, mask_threshold=threshold)

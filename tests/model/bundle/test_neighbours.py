@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from model.bundle.neighbours import NeighbourImages, PoseGallery
+from model.bundle.neighbours import PoseGallery
 from model.canvas import draw_sheet
 
 D, K = 4, 3
@@ -25,17 +23,6 @@ def arrays() -> dict[str, Any]:
         "shares": np.zeros((K, 4), np.float32),
         "typical": np.ones(K, np.float32),
     }
-
-
-def test_a_gallery_is_read_back(tmp_path: Path) -> None:
-    """All arrays, exactly."""
-    written = PoseGallery(**arrays())
-    with (tmp_path / "neighbours.npz").open("wb") as file:
-        written.save(file)
-    found = PoseGallery.load(tmp_path / "neighbours.npz")
-    for name, array in arrays().items():
-        assert np.array_equal(array, getattr(found, name))
-    assert [2, 3, 4] == found.of_class(2).tolist()
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -70,25 +57,3 @@ def test_a_gallery_that_contradicts_itself_is_refused(change: dict[str, Any], wo
     """Rather than answering nonsense."""
     with pytest.raises(ValueError, match=words):
         PoseGallery(**{**arrays(), **change})
-
-
-def test_another_file_is_refused(tmp_path: Path) -> None:
-    """No archive, or one of other arrays."""
-    path = tmp_path / "neighbours.npz"
-    path.write_bytes(b"no archive")
-    with pytest.raises(ValueError, match=r"no \.npz file of poses"):
-        PoseGallery.load(path)
-    file = io.BytesIO()
-    np.savez(file, poses=np.zeros(3))
-    path.write_bytes(file.getvalue())
-    with pytest.raises(ValueError, match=r"no \.npz file of poses"):
-        PoseGallery.load(path)
-
-
-def test_what_a_manifest_says_has_no_arrays() -> None:
-    """It is read back without them."""
-    said = NeighbourImages("6 images", "MIT", "nobody", PoseGallery(**arrays()))
-    assert {"images": "6 images", "licence": "MIT", "source": "nobody"} == said.to_dict()
-    assert said == NeighbourImages.from_dict(said.to_dict())
-    with pytest.raises(ValueError, match="images: Input should be a valid string"):
-        NeighbourImages.from_dict({"images": 6, "licence": "", "source": ""})

@@ -30,14 +30,6 @@ def test_capsules_kept_at_their_places() -> None:
     assert 873_728 == count_encoder(config)
 
 
-def test_the_stem_ends_in_the_paper_s_grid() -> None:
-    """9x9 cells of 128 channels, as wide as the depthwise kernel."""
-    with torch.device("meta"):
-        network = AttentionCapsNet(AttentionConfig())
-    assert network.depthwise is not None
-    assert (128, 81) == network.depthwise.weight.shape
-
-
 def test_the_depthwise_layer_is_a_grouped_convolution() -> None:
     """A product and a sum equal torch's convolution in groups of one channel, gradients too."""
     layer, maps = DepthwiseCells(6, 4 * 5), torch.randn(3, 6, 4, 5)
@@ -75,49 +67,6 @@ def test_a_primary_capsule_gathers_the_channels_of_its_type(name: str) -> None:
                 expected = (1 - torch.exp(-norm)) * s / norm
                 actual = capsules[:, (t * rows + y) * columns + x]
                 torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-4)
-
-
-def test_primary_capsules_are_no_longer_than_one() -> None:
-    """They are squashed, and their lengths are shown as presence."""
-    network = lively(SMALL["spatial attention"])
-    presence = network.trace(1000 * noise(network.config)).classes.input_presence
-    assert 0 <= presence.min() < presence.max() <= 1 + 1e-6
-
-
-def test_routing_has_one_iteration() -> None:
-    """And no logits of zero: agreement is in it at once."""
-    network = lively(SMALL["attention"])
-    with torch.no_grad():
-        nn.init.normal_(network.get_parameter("prior"))
-    (layer,) = network.layers
-    logits = network.trace(noise(network.config)).classes.logits
-    assert (1, 1) == (layer.iterations, logits.shape[1])
-    assert logits.abs().max() > 0.1
-
-
-def test_the_learned_b_is_of_classes_and_capsules() -> None:
-    """(K, I), not shaped by a batch, and zero before training."""
-    network = AttentionCapsNet(AttentionConfig(num_classes=7, decoder_hidden=(8, 8)))
-    assert torch.equal(torch.zeros(7, 16), network.prior)
-
-
-@pytest.mark.parametrize(("primary", "stem"), [("depthwise", None), ("spatial", PAIR_STEM)])
-def test_a_new_network_is_not_saturated(primary: Any, stem: tuple[Conv, ...] | None) -> None:
-    """However many capsules vote: lengths near one would pass hardly any gradient."""
-    sizes = {"height": 36, "width": 36, "stem": stem} if stem else {}
-    torch.manual_seed(0)
-    network = AttentionCapsNet(AttentionConfig(primary=primary, **sizes))
-    image = (torch.rand(8, *network.config.image_shape) < 0.2).float()
-    presence, _ = network(image)
-    assert 0.02 < presence.mean() < 0.3
-
-
-def test_normalisation_learns_its_statistics() -> None:
-    """In training a batch is normalised by itself, afterwards each image alone."""
-    network, images = lively(SMALL["attention"]), noise(SMALL["attention"])
-    alone = network(images[:1]).presence
-    network.train()
-    assert (network(images).presence[:1] - alone).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from model.capsnet import build
 from model.capsnet.attention import AttentionConfig
-from model.capsnet.codes import ClassCodes, fit_codes, thumbnail_factor
+from model.capsnet.codes import fit_codes
 from model.capsnet.stem import Conv
 
 CONFIG = AttentionConfig(
@@ -62,22 +62,3 @@ def test_the_length_is_what_routing_found() -> None:
             network.decode(longer, torch.zeros(30, dtype=torch.int64)),
             network.decode(encoding.poses[:, 0], torch.zeros(30, dtype=torch.int64)),
         )
-
-
-def test_few_images_leave_numbers_without_effect() -> None:
-    """A class of two images has one component; the other numbers are zero and draw nothing."""
-    codes = ClassCodes(CONFIG)
-    images, labels = spread(2)
-    codes.fit(images, labels)
-    found = codes.encode(images)[torch.arange(6), labels]
-    assert (found[:, 1:] == 0).all()
-    assert (found[:, 0].abs() > 0.9).all()
-
-
-@pytest.mark.parametrize(
-    ("height", "width", "factor"),
-    [(128, 128, 2), (224, 224, 4), (96, 96, 2), (32, 32, 1), (28, 28, 1), (54, 96, 2), (97, 97, 1)],
-)
-def test_thumbnails_divide_the_image(height: int, width: int, factor: int) -> None:
-    """Their longer side keeps about 50 pixels, where the image has them."""
-    assert factor == thumbnail_factor(height, width)

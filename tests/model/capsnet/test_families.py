@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
@@ -12,12 +11,7 @@ import torch
 from torch import nn
 
 from model.capsnet import FAMILIES, Network, NetworkConfig, build, config_from_dict, family_of
-from model.capsnet.attention import AttentionCapsNet
-from model.capsnet.baseline import BaselineConfig
-from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.families import config_to_dict
-from model.capsnet.stem import Conv
-from model.views.agreement import are_shares
 from tests.model.capsnet.networks import SMALL, noise
 
 configs = pytest.mark.parametrize("config", SMALL.values(), ids=SMALL)
@@ -33,29 +27,12 @@ def offers(network: Network) -> frozenset[str]:
     return frozenset(family_of(network.config).offers)
 
 
-def test_families_are_registered() -> None:
-    """Each under its own name, with a configuration of its own and a source."""
-    assert FAMILIES.keys() >= {"dynamic", "attention", "shared", "matrix", "baseline"}
-    assert len(FAMILIES) == len({family.config for family in FAMILIES.values()})
-    for name, family in FAMILIES.items():
-        assert (name, family) == (family.name, family_of(family.config()))
-        assert family.source
-        assert isinstance(build(SMALL[name]), Network)
-
-
 @configs
 def test_a_configuration_survives_json(config: NetworkConfig) -> None:
     """What goes through a file comes back equal, convolutions and tuples included."""
     values = json.loads(json.dumps(config_to_dict(config)))
     assert family_of(config).name == values["family"]
     assert config == config_from_dict(values)
-
-
-@defaults
-def test_settings_left_out_take_the_defaults(family: str) -> None:
-    """A partial dictionary changes only what it names."""
-    expected = replace(FAMILIES[family].config(), num_classes=3)
-    assert expected == config_from_dict({"family": family, "num_classes": 3})
 
 
 @defaults
@@ -114,14 +91,6 @@ def test_an_image_that_is_too_small_is_refused(config: NetworkConfig, size: dict
         replace(config, **size)
 
 
-def test_one_pixel_short_is_too_small() -> None:
-    """17 pixels leave the paper's layers one cell, 16 none."""
-    assert (1, 1) == DynamicConfig(height=17, width=17).grid[:2]
-    with pytest.raises(ValueError, match="window of 9 does not fit a grid of 8x9 cells"):
-        DynamicConfig(height=16, width=17)
-    assert BaselineConfig(height=8, width=8, pooling=True)
-
-
 @pytest.mark.parametrize("batch", [1, 2, 4])
 def test_shapes_follow_the_batch(any_network: Network, batch: int) -> None:
     """Presence (N, K), poses (N, K, D) and images (N, C, H, W), one image's axis kept."""
@@ -133,15 +102,6 @@ def test_shapes_follow_the_batch(any_network: Network, batch: int) -> None:
         drawn = any_network.decode(poses[:, 1], torch.ones(batch, dtype=torch.int64))
         assert (batch, 3, 17, 20) == drawn.shape
         assert 0 <= drawn.min() <= drawn.max() <= 1
-
-
-def test_presence_is_between_zero_and_one(any_network: Network) -> None:
-    """For noise, for black and white, and for what no image is; it is never constant."""
-    images = noise(any_network.config, 6)
-    for some in (images, images * 0, images * 0 + 1, images * 1000):
-        presence = any_network(some).presence
-        assert 0 <= presence.min() <= presence.max() <= 1 + 1e-6
-    assert any_network(images).presence.std(dim=0).max() > 1e-5
 
 
 def test_presence_is_what_the_registry_says(any_network: Network) -> None:
@@ -195,23 +155,6 @@ def test_a_trace_has_the_shapes_of_its_layers(routed_network: Network) -> None:
         assert maps == found.presence.shape
 
 
-def test_couplings_that_are_shares_are_those_of_the_logits(routed_network: Network) -> None:
-    """A softmax over classes, not over inputs; other couplings are free weights of the votes."""
-    classes = routed_network.trace(noise(routed_network.config)).classes
-    shares = classes.couplings
-    if isinstance(routed_network, AttentionCapsNet):
-        shares = shares - routed_network.prior
-    if are_shares(shares.detach().flatten(0, 1).numpy()):
-        torch.testing.assert_close(classes.logits.softmax(dim=2), shares)
-
-
-@pytest.mark.parametrize("name", ["dynamic", "shared", "matrix"])
-def test_couplings_divide_each_input_among_the_classes(name: str) -> None:
-    """As the papers of these families have it."""
-    shares = build(SMALL[name]).trace(noise(SMALL[name])).classes.couplings
-    torch.testing.assert_close(shares.sum(dim=2), torch.ones_like(shares[:, :, 0]))
-
-
 def test_layers_tell_where_capsules_sit(routed_network: Network) -> None:
     """The last field ends within the image, less than a stride before its end."""
     for layer in routed_network.layers:
@@ -244,34 +187,6 @@ def test_a_dead_network_gives_no_nan(any_network: Network) -> None:
     (presence.sum() + poses.sum()).backward()
     assert presence.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in any_network.parameters())
-
-
-@pytest.mark.parametrize("shape", [(3, 20, 17), (1, 17, 20), (3, 16, 20), (4, 17, 20)])
-def test_images_of_another_shape_are_refused(
-    any_network: Network, shape: tuple[int, int, int]
-) -> None:
-    """Capsules of different images are never regrouped to make the numbers fit.
-
-    Where all share their weights another size is welcome, but no other number of channels.
-    """
-    refused = pytest.raises((ValueError, RuntimeError))
-    of_any_size = family_of(any_network.config).name == "shared" and shape[0] == 3
-    with nullcontext() if of_any_size else refused:
-        any_network(torch.rand(4, *shape))
-
-
-def test_a_stem_reads_all_channels(any_network: Network) -> None:
-    """Colour matters: red and blue exchanged give another answer."""
-    images = noise(any_network.config)
-    moved = any_network(images.flip(1)).presence - any_network(images).presence
-    assert moved.abs().max() > 1e-4
-
-
-def test_a_convolution_is_configured_by_its_numbers() -> None:
-    """Lists, as JSON has them, become convolutions."""
-    config = config_from_dict({"family": "dynamic", "stem": [[16, 9], [8, 3, 2, 1]]})
-    assert isinstance(config, DynamicConfig)
-    assert (Conv(16, 9), Conv(8, 3, 2)) == config.stem
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from model.capsnet import Network
 from tests.model.capsnet.networks import TINY, lively, noise
@@ -28,17 +28,6 @@ def couplings_of(network: Network) -> nn.Module:
     return network.get_submodule("classes" if hasattr(network, "classes") else "routing").couplings
 
 
-def test_a_hook_reads_couplings(family: str, network: Network) -> None:
-    """Those of every iteration that computes some, the last as in the trace."""
-    seen: list[Tensor] = []
-    couplings_of(network).register_forward_hook(lambda _l, _i, output: seen.append(output))
-    images = noise(network.config)
-    with torch.inference_mode():
-        network(images)
-        assert ITERATING[family] == len(seen)
-        assert torch.allclose(seen[-1], network.trace(images).classes.couplings[:, -1])
-
-
 def test_a_hook_overrides_couplings(network: Network) -> None:
     """Uniform ones are routing switched off, in the answer and in the trace."""
     images = noise(network.config)
@@ -56,20 +45,6 @@ def test_a_hook_overrides_couplings(network: Network) -> None:
         assert torch.equal(plain, network(images).presence)
 
 
-def test_gradients_flow_through_a_hook(network: Network) -> None:
-    """From a presence to the image."""
-    images = noise(network.config).requires_grad_()
-    couplings_of(network).register_forward_hook(lambda _l, _i, output: output * 0.5)
-    network(images).presence[:, 3].sum().backward()
-    assert images.grad is not None
-    assert images.grad.abs().max() > 0
-
-
-def test_routing_has_no_weights(network: Network) -> None:
-    """Weights of bundles keep their names."""
-    assert not [name for name in network.state_dict() if "routing" in name or "couplings" in name]
-
-
 @pytest.mark.parametrize("family", ["dynamic", "shared"])
 def test_iterations_may_be_changed(network: Any) -> None:
     """The first three of five are those of three."""
@@ -80,10 +55,3 @@ def test_iterations_may_be_changed(network: Any) -> None:
         network.routing.iterations = 5
         assert torch.equal(three, network.trace(images).classes.presence[:, :3])
         assert torch.equal(network.trace(images).classes.presence[:, -1], network(images).presence)
-
-
-def test_a_trace_prints_as_shapes(network: Network) -> None:
-    """Not as the numbers of all its votes."""
-    text = repr(network.trace(noise(network.config)))
-    assert text.startswith("Trace(classes=ClassTrace(couplings=(4, ")
-    assert len(text) < 1000

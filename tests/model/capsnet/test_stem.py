@@ -10,15 +10,12 @@ from torch import nn
 
 from model.capsnet.stem import (
     Conv,
-    Geometry,
     Residual,
     Stem,
     StemLayer,
     Whiten,
-    Whitening,
     fit_whitening,
     geometry,
-    initialise,
     out_channels,
 )
 
@@ -67,36 +64,6 @@ def test_a_cell_sees_its_field_and_nothing_else(layers: Sequence[StemLayer]) -> 
     assert [pixel + grid.field_px - 1 for pixel in first] == seen.max(dim=0).values.tolist()
 
 
-def test_normalisation_comes_after_the_rectifier_or_before() -> None:
-    """After it as Mazzia et al. have it; before it where that is asked for."""
-    after = [type(layer) for layer in Stem(1, (Conv(4, 3),), batch_norm=True)]
-    before = [type(layer) for layer in Stem(1, (Conv(4, 3),), batch_norm=True, norm_first=True)]
-    assert [nn.Conv2d, nn.ReLU, nn.BatchNorm2d] == after
-    assert [nn.Conv2d, nn.BatchNorm2d, nn.ReLU] == before
-
-
-def test_a_window_that_does_not_fit_is_refused() -> None:
-    """A pooling window too; the message says what the grid was."""
-    assert (1, 2) == Geometry(3, 4, 1, 1).then(3, 1)[:2]
-    with pytest.raises(ValueError, match="window of 5 does not fit a grid of 3x4"):
-        Geometry(3, 4, 1, 1).then(5, 1)
-    with pytest.raises(ValueError, match="window of 4"):
-        geometry(5, 5, (Conv(8, 3, pool=4),))
-
-
-def test_fan_in_weights_keep_the_variance() -> None:
-    """Deviations are the square root of two over the number of inputs; biases are zero."""
-    stem = Stem(3, (Conv(64, 5), Residual()))
-    initialise(stem)
-    convolutions = [layer for layer in stem.modules() if isinstance(layer, nn.Conv2d)]
-    assert 3 == len(convolutions)
-    for layer in convolutions:
-        assert layer.bias is not None
-        assert not layer.bias.any()
-        expected = (2 / layer.weight[0].numel()) ** 0.5
-        assert expected == pytest.approx(layer.weight.std().item(), rel=0.1)
-
-
 def test_whitened_channels_are_uncorrelated() -> None:
     """Of correlated images: mean zero, variance one, and each channel next to its negative."""
     coarse = torch.rand(200, 3, 5, 5, generator=torch.Generator().manual_seed(1))
@@ -113,15 +80,3 @@ def test_whitened_channels_are_uncorrelated() -> None:
     torch.testing.assert_close(
         covariance - covariance.diag().diag(), torch.zeros(12, 12), rtol=0, atol=0.01
     )
-
-
-def test_whitening_is_not_trained() -> None:
-    """Its weights ask for no gradient, and initialising the stem leaves them alone."""
-    stem = Stem(3, (Whiten(), Conv(4, 3)))
-    whitening = stem[0]
-    assert isinstance(whitening, Whitening)
-    fit_whitening(stem, torch.rand(20, 3, 8, 8))
-    before = whitening.weight.clone()
-    initialise(stem)
-    assert torch.equal(before, whitening.weight)
-    assert [False, False, True, True] == [one.requires_grad for one in stem.parameters()]

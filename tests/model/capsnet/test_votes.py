@@ -37,32 +37,6 @@ def test_a_vote_is_the_capsule_times_its_matrix(capsules: int | None, batch: int
     torch.testing.assert_close(votes(primary), slow_votes(primary, votes.weight))
 
 
-@pytest.mark.parametrize("count", [1, 2, 30])
-def test_shared_weights_take_any_number_of_capsules(count: int) -> None:
-    """One transformation, stored once."""
-    votes, primary = layer(None), torch.randn(2, count, E)
-    assert (E, K * D) == votes.weight.shape
-    torch.testing.assert_close(votes(primary), slow_votes(primary, votes.weight))
-
-
-@pytest.mark.parametrize("capsules", [I, None], ids=["own", "shared"])
-def test_votes_stay_in_float32_under_autocast(capsules: int | None) -> None:
-    """Half-precision training leaves votes exact."""
-    votes, primary = layer(capsules), torch.randn(2, I, E)
-    expected = votes(primary)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(expected, votes(primary))
-
-
-def test_half_precision_weights_give_float32_votes() -> None:
-    """As in the float16 encoder: factors are rounded, sums come out wide."""
-    votes, primary = layer(I), torch.randn(2, I, E)
-    half = Votes(I, in_dim=E, classes=K, out_dim=D, std=0.1).half()
-    half.load_state_dict(votes.state_dict())
-    assert torch.float32 == half(primary).dtype
-    torch.testing.assert_close(half(primary), votes(primary), atol=2e-2, rtol=0)
-
-
 def test_factored_votes_give_the_same_sums() -> None:
     """Of all, weighted, and of their products with poses."""
     votes, primary = layer(I), torch.randn(2, I, E)
@@ -72,10 +46,3 @@ def test_factored_votes_give_the_same_sums() -> None:
     weighed = (couplings[..., None] * whole).sum(dim=2)
     torch.testing.assert_close(factored.weigh(couplings), weighed)
     torch.testing.assert_close(factored.agree(poses), (whole * poses[:, :, None]).sum(dim=-1))
-
-
-def test_weights_are_drawn_within_two_deviations() -> None:
-    """Truncated normal, which leaves 0.88 of its sigma."""
-    weight = Votes(100, in_dim=8, classes=10, out_dim=4, std=0.1).weight
-    assert weight.abs().max().item() <= 0.2
-    assert pytest.approx(weight.std().item(), rel=0.05) == 0.088

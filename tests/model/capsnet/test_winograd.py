@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.capsnet.winograd import WinogradConv2d, minimal_filtering, tile_size
+from model.capsnet.winograd import WinogradConv2d, minimal_filtering
 
 LAYERS = {
     "the paper's, fewer channels": (20, 9, 2),
@@ -51,25 +51,6 @@ def test_minimal_filtering_is_the_filter(outputs: int, taps: int, stride: int) -
     assert len(signal) == len(products)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        pytest.param((5, 9, 1), "points", id="more products than there are points"),
-        pytest.param((2, 1, 2), "leave inputs unread", id="a stride longer than the kernel"),
-    ],
-)
-def test_what_is_no_filtering_is_refused(sizes: tuple[int, int, int], message: str) -> None:
-    """An error, not a wrong answer."""
-    with pytest.raises(ValueError, match=message):
-        minimal_filtering(*sizes)
-
-
-@pytest.mark.parametrize(("outputs", "expected"), [(1, 1), (6, 3), (10, 5)])
-def test_tiles_take_the_fewest_products(outputs: int, expected: int) -> None:
-    """The paper's 6x6 grid is 2x2 tiles of 3x3, and the 10x10 of 36 pixels 2x2 tiles of 5x5."""
-    assert expected == tile_size(outputs, 9, 2)
-
-
 @layers
 @pytest.mark.parametrize("batch", [1, 3])
 def test_results_and_gradients_are_those_of_a_convolution(
@@ -86,33 +67,3 @@ def test_results_and_gradients_are_those_of_a_convolution(
     for name, actual in actual_results.items():
         largest = expected[name].abs().max().item()
         torch.testing.assert_close(actual, expected[name], atol=5e-4 * largest, rtol=0)
-
-
-def test_the_batch_changes_nothing() -> None:
-    """An image's maps do not depend on the images next to it."""
-    layer, images = _layer(20, 9, 2), torch.randn(5, 3, 20, 20)
-
-    torch.testing.assert_close(layer(images)[:1], layer(images[:1]), atol=1e-6, rtol=0)
-
-
-def test_weights_are_saved_as_those_of_a_convolution() -> None:
-    """A checkpoint holds weight and bias alone, whichever way they are used."""
-    assert {"weight", "bias"} == _layer(20, 9, 2).state_dict().keys()
-
-
-def test_sixteen_bit_arithmetic_is_direct() -> None:
-    """bfloat16 has too few digits for interpolation, so there it is the plain convolution."""
-    layer, images = _layer(20, 9, 2).bfloat16(), torch.randn(2, 3, 20, 20).bfloat16()
-
-    actual = layer(images)
-    layer.direct = True
-
-    assert torch.equal(layer(images), actual)
-
-
-def test_images_that_are_not_square_are_convolved_directly() -> None:
-    """Tiles are square; other images get the plain convolution, and of the right size."""
-    layer = WinogradConv2d(3, 4, 9, 2, size=(20, 28))
-
-    assert layer.direct
-    assert (2, 4, 6, 10) == layer(torch.randn(2, 3, 20, 28)).shape

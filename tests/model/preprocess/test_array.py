@@ -53,13 +53,6 @@ def test_other_arrays_are_refused(content: bytes, message: str) -> None:
         read_array(content)
 
 
-def test_arrays_of_the_networks_size_stay_as_they_are(cube: Any) -> None:
-    """Channels come first."""
-    prepared = prepare(cube.astype(np.float32), (7, 12, 20), rule="crop")
-    assert "none" == prepared.fit
-    np.testing.assert_array_equal(prepared.image, cube.astype(np.float32).transpose(2, 0, 1))
-
-
 def test_other_arrays_are_cropped_and_scaled() -> None:
     """The middle half of a wide array, averaged."""
     wide = np.zeros((12, 24, 5), np.float32)

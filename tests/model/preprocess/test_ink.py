@@ -5,7 +5,6 @@ import pytest
 from PIL import Image
 
 from model.preprocess import prepare
-from model.preprocess.ink import illumination
 from service.pictures import SAMPLES
 from tests.model.preprocess.drawings import DIGIT, draw_seven
 
@@ -36,15 +35,6 @@ def test_strokes_that_fill_their_frame_are_found() -> None:
     assert apart.mean() < 0.05
 
 
-def test_illumination_follows_a_quadratic_exactly() -> None:
-    """A background that is a quadratic surface is found to a thousandth, in spite of strokes."""
-    y, x = np.mgrid[-1:1:48j, -1:1:48j].astype(np.float32)
-    surface = 0.6 + 0.1 * x - 0.15 * y + 0.05 * x * y - 0.1 * x * x
-    strokes = surface.copy()
-    strokes[15:30, 20:24] = 0.05
-    assert np.abs(illumination(strokes) - surface).max() < 1e-3
-
-
 def test_uneven_light_is_removed() -> None:
     """A gradient over the paper, as strong as the ink, leaves the digit as it was."""
     y, x = np.mgrid[0:1:200j, 0:1:200j]
@@ -53,10 +43,3 @@ def test_uneven_light_is_removed() -> None:
     picture = Image.fromarray((255 * lit).astype(np.uint8))
     expected = prepare(draw_seven(), DIGIT).image
     assert np.abs(prepare(picture, DIGIT).image - expected).mean() < 0.03
-
-
-def test_border_half_dark_and_half_light_is_no_error() -> None:
-    """If the background cannot be found, the picture is still answered."""
-    picture = Image.new("L", (300, 200), 0)
-    picture.paste(255, (0, 0, 150, 200))
-    assert (1, 28, 28) == prepare(picture, DIGIT).image.shape

@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.preprocess import PreprocessError, prepare, scale
-from model.preprocess.picture import border_polarity
-from tests.model.preprocess.drawings import DIGIT, PAIR, centre_of_mass, draw_seven, draw_two
+from tests.model.preprocess.drawings import DIGIT, draw_seven
 
 
 @pytest.fixture
@@ -23,14 +22,6 @@ def test_native_picture_passes_untouched(native: NDArray[np.uint8]) -> None:
     np.testing.assert_array_equal(prepared.image, scale(native[None]))
 
 
-def test_a_picture_of_two_digits_in_the_right_size_is_left_alone() -> None:
-    """36x36 pictures pass untouched."""
-    native = np.asarray(draw_two(300).resize((36, 36)))
-    prepared = prepare(Image.fromarray(255 - native), PAIR, rule="pair")
-    assert "none" == prepared.fit
-    np.testing.assert_array_equal(scale(255 - native[None]), prepared.image)
-
-
 def test_dark_native_picture_is_inverted(native: NDArray[np.uint8]) -> None:
     """Dark strokes on light are found by the border and turned over; a given polarity wins."""
     prepared = prepare(Image.fromarray(255 - native), DIGIT)
@@ -38,15 +29,6 @@ def test_dark_native_picture_is_inverted(native: NDArray[np.uint8]) -> None:
     np.testing.assert_allclose(prepared.image, scale(native[None]), atol=1e-6)
     given = prepare(Image.fromarray(native), DIGIT, polarity="dark-on-light")
     np.testing.assert_allclose(given.image, 1 - scale(native[None]), atol=1e-6)
-
-
-@pytest.mark.parametrize("size", [(28, 28), (280, 280), (56, 28)])
-def test_stretch_takes_the_whole_picture(size: tuple[int, int]) -> None:
-    """Stretching keeps the strokes' place in the picture."""
-    picture = draw_seven(280).resize(size)
-    prepared = prepare(picture, DIGIT, fit="stretch")
-    assert prepared.fit == "stretch"
-    assert centre_of_mass(prepared.image[0])[1] < 10
 
 
 def test_a_network_of_clothes_gets_the_whole_picture() -> None:
@@ -61,12 +43,6 @@ def test_fit_none_refuses_another_size() -> None:
     """The message names both sizes."""
     with pytest.raises(PreprocessError, match="28x28 pixels, not 200x200"):
         prepare(draw_seven(), DIGIT, fit="none")
-
-
-def test_fit_digit_is_done_to_native_pictures_when_asked(native: NDArray[np.uint8]) -> None:
-    """`fit=digit` centres a digit that came off-centre at the network's size."""
-    image = prepare(Image.fromarray(native), DIGIT, fit="digit").image[0]
-    assert pytest.approx(centre_of_mass(image), abs=0.7) == (13.5, 13.5)
 
 
 PICTURES = {
@@ -114,24 +90,6 @@ def test_paper_with_a_clear_margin_is_paper(ink: int, background: int) -> None:
     picture.paste(paper, (30, 20))
     expected = prepare(draw_seven(), DIGIT).image
     assert np.abs(prepare(picture, DIGIT).image - expected).mean() < 0.03
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_median_of_the_border_decides(seed: int) -> None:
-    """Any mixture of light and dark counts as numpy's median of the border says."""
-    rng = np.random.default_rng(seed)
-    levels = rng.choice([0, 126, 127, 128, 129, 255], (6, 6), p=rng.dirichlet(np.ones(6)))
-    grey = np.asarray(levels / np.float32(255), np.float32)
-    border = np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1]))
-    expected = "light-on-dark" if np.median(border) <= 0.5 else "dark-on-light"
-    assert expected == border_polarity(grey)
-
-
-def test_the_middle_of_the_picture_does_not_count() -> None:
-    """Light strokes that fill most of a picture leave it light on dark."""
-    grey = np.zeros((28, 28), np.float32)
-    grey[1:-1, 1:-1] = 1
-    assert "light-on-dark" == border_polarity(grey)
 
 
 def test_a_network_of_any_size_takes_up_to_four_times_its_pixels() -> None:

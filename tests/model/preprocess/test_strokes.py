@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from model.preprocess import fit_strokes, prepare
+from model.preprocess import prepare
 from tests.model.preprocess.drawings import DIGIT, PAIR, centre_of_mass, draw_seven, draw_two
 
 
@@ -24,29 +24,12 @@ def test_box_tells_where_the_strokes_are() -> None:
     assert (90, 76, 250, 366) == pytest.approx(tuple(box), abs=10)
 
 
-def test_box_of_thin_strokes_lies_in_the_picture() -> None:
-    """Thickening does not move the box that is reported."""
-    picture = Image.new("L", (250, 250), 255)
-    ImageDraw.Draw(picture).line([(60, 40), (140, 160)], 0, width=2)
-    box = prepare(picture, DIGIT).box
-    assert box is not None
-    assert (60, 40, 141, 161) == pytest.approx(tuple(box), abs=2)
-
-
 def test_thin_strokes_are_thickened() -> None:
     """A hairline in a large picture still has MNIST's weight."""
     picture = Image.new("L", (1000, 1000), 255)
     ImageDraw.Draw(picture).line([(300, 200), (300, 800)], 0, width=8)
     image = prepare(picture, DIGIT).image[0]
     assert 1.5 < image[14].sum() < 4
-
-
-@pytest.mark.parametrize("size", [28, 36])
-def test_result_has_the_networks_size(size: int) -> None:
-    """Any network size works, in float32 from 0 to 1."""
-    prepared = fit_strokes(np.asarray(draw_seven(), np.float32) / 255, size, "auto")
-    assert ((1, size, size), np.float32) == (prepared.image.shape, prepared.image.dtype)
-    assert 0 <= prepared.image.min() <= prepared.image.max() <= 1
 
 
 def test_two_digits_take_23_of_36_pixels() -> None:

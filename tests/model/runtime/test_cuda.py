@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from onnxruntime import InferenceSession
 from model.bundle import Bundle
 from model.runtime import DeviceError, DeviceLostError, Runtime, cuda
 from model.runtime.cpu import PROVIDER, open_session
-from model.runtime.cuda import ConvSearch, CudaDevice, CudaOptions
+from model.runtime.cuda import CudaDevice, CudaOptions
 
 IMAGES = np.zeros((3, 1, 28, 28), np.float32)
 
@@ -67,56 +66,6 @@ def opened(runtime: Runtime) -> list[str]:
     return runtime.cuda.opened
 
 
-def test_options_are_said_in_onnxruntime_s_words() -> None:
-    """Float32 without TF32, heuristic search and exact growth unless something else is set."""
-    expected = {
-        "device_id": "0",
-        "use_tf32": "0",
-        "enable_cuda_graph": "1",
-        "cudnn_conv_algo_search": "HEURISTIC",
-        "arena_extend_strategy": "kSameAsRequested",
-    }
-    assert expected == CudaOptions().for_provider(graphs=True)
-
-
-def test_every_option_reaches_the_provider() -> None:
-    """What is set is what onnxruntime receives."""
-    options = CudaOptions(
-        device_id=2,
-        tf32=True,
-        conv_search="exhaustive",
-        arena_growth="power-of-two",
-        memory_limit_bytes=10**9,
-    )
-    expected = {
-        "device_id": "2",
-        "use_tf32": "1",
-        "enable_cuda_graph": "0",
-        "cudnn_conv_algo_search": "EXHAUSTIVE",
-        "arena_extend_strategy": "kNextPowerOfTwo",
-        "gpu_mem_limit": "1000000000",
-    }
-    assert expected == options.for_provider(graphs=False)
-
-
-@pytest.mark.parametrize(
-    ("asked", "used"),
-    [("heuristic", "EXHAUSTIVE"), ("default", "DEFAULT"), ("exhaustive", "EXHAUSTIVE")],
-)
-def test_half_precision_never_searches_by_heuristic(asked: ConvSearch, used: str) -> None:
-    """With it, cuDNN finds no large convolutions in float16, and the encoder would not start."""
-    options = CudaOptions(precision="half", conv_search=asked).for_provider(graphs=True)
-    assert used == options["cudnn_conv_algo_search"]
-
-
-@pytest.mark.usefixtures("stand_in")
-def test_batches_are_padded_on_cuda_alone(open_runtime: Open) -> None:
-    """Three rows go into a bucket of four; the CPU computes three."""
-    on_cuda, on_cpu = open_runtime(device="cuda"), open_runtime(device="cpu")
-    assert (1, 1) == (on_cuda.encoder_padding(3), on_cuda.decoder_padding(3))
-    assert (0, 0) == (on_cpu.encoder_padding(3), on_cpu.decoder_padding(3))
-
-
 @pytest.mark.usefixtures("stand_in")
 def test_buckets_change_no_answer(open_runtime: Open) -> None:
     """Encoding, drawing and routing are those of the CPU, for more rows than a bucket holds too."""
@@ -143,17 +92,6 @@ def test_half_precision_takes_its_own_encoder(open_runtime: Open) -> None:
     assert "encoder" == open_runtime(device="cpu", cuda=CudaOptions(precision="half")).encoder_role(
         1
     )
-
-
-@pytest.mark.usefixtures("stand_in")
-def test_a_session_that_left_cuda_is_found_out(
-    open_runtime: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After the warm-up the providers are looked at, not before."""
-    runtime = open_runtime(device="cuda")
-    monkeypatch.setattr(cuda, "PROVIDER", "CUDAExecutionProvider")
-    with pytest.raises(DeviceError, match="onnxruntime runs on CPUExecutionProvider instead"):
-        runtime.warm_up()
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -186,19 +124,6 @@ def test_an_error_means_a_lost_device_only_if_the_device_is_lost(
     runtime.cuda.lost = lost
     with pytest.raises(expected, match="images has rows of"):
         runtime.encode(IMAGES[:, :, 1:])
-
-
-@pytest.mark.usefixtures("stand_in")
-def test_one_thread_at_a_time_calls_cuda(open_runtime: Open) -> None:
-    """While one captures, as when bundles are loaded anew, a batch of another waits."""
-    runtime = open_runtime(device="cuda")
-    encoding = threading.Thread(target=runtime.encode, args=(IMAGES,))
-    with cuda.capture_lock:
-        encoding.start()
-        encoding.join(0.05)
-        assert encoding.is_alive()
-    encoding.join(10)
-    assert not encoding.is_alive()
 
 
 def _fail(*_: object) -> None:

@@ -67,18 +67,6 @@ def difference(one: Encoding[Floats], other: Encoding[Floats]) -> float:
     return max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
 
 
-def test_strict_cuda_is_in_use(on_cuda: Runtime) -> None:
-    """After the warm-up the sessions are still CUDA's."""
-    assert "CUDAExecutionProvider" == on_cuda.provider
-
-
-def test_auto_finds_cuda(bundle: Bundle) -> None:
-    """Where CUDA works, `auto` takes it."""
-    runtime = Runtime(bundle, device="auto")
-    runtime.warm_up()
-    assert "CUDAExecutionProvider" == runtime.provider
-
-
 @pytest.mark.parametrize("rows", SIZES)
 def test_encoding_is_the_cpu_s(
     rows: int, on_cuda: Runtime, on_cpu: Runtime, images: Floats
@@ -114,28 +102,6 @@ def test_replays_follow_their_inputs(on_cuda: Runtime, on_cpu: Runtime, images: 
         assert difference(on_cpu.encode(chosen), on_cuda.encode(chosen)) <= 1e-4
 
 
-def test_graphs_change_no_answer(bundle: Bundle, on_cuda: Runtime, images: Floats) -> None:
-    """The same buckets without capture."""
-    plain = warm(bundle, CudaOptions(graphs=False))
-    assert difference(plain.encode(images), on_cuda.encode(images)) <= 1e-5
-
-
-def test_padding_does_not_reach_answers(on_cuda: Runtime, images: Floats) -> None:
-    """Three rows get the same answers before and after their bucket was full of others."""
-    before = on_cuda.encode(images[:3])
-    on_cuda.encode(np.ones((4, *images.shape[1:]), np.float32))
-    assert difference(before, on_cuda.encode(images[:3])) <= 1e-6
-
-
-def test_an_answer_does_not_depend_on_its_bucket(on_cuda: Runtime, images: Floats) -> None:
-    """An image alone and in a full batch; cuDNN may choose another convolution for each."""
-    together = on_cuda.encode(images[:LARGEST])
-    for place in (0, 7, 31):
-        alone = on_cuda.encode(images[place : place + 1])
-        one = Encoding(*(part[place : place + 1] for part in together))
-        assert difference(one, alone) <= 1e-4
-
-
 def test_half_precision_moves_presence_little(
     bundle: Bundle, on_cuda: Runtime, images: Floats
 ) -> None:
@@ -144,20 +110,6 @@ def test_half_precision_moves_presence_little(
     assert "encoder.fp16" == half.encoder_role(LARGEST)
     moved = np.abs(half.encode(images).presence - on_cuda.encode(images).presence).max()
     assert 0 < moved <= 1e-2
-
-
-def test_tf32_moves_presence_little(bundle: Bundle, on_cuda: Runtime, images: Floats) -> None:
-    """It stays within a hundredth."""
-    tf32 = warm(bundle, CudaOptions(tf32=True))
-    moved = np.abs(tf32.encode(images).presence - on_cuda.encode(images).presence).max()
-    assert moved <= 1e-2
-
-
-def test_a_device_that_is_there_is_not_lost(on_cuda: Runtime, images: Floats) -> None:
-    """A bad batch fails as itself, and the next one is answered."""
-    with pytest.raises(ValueError, match="images has rows of"):
-        on_cuda.encode(images[:, :, 1:])
-    assert (1, on_cuda.bundle.manifest.num_classes) == on_cuda.encode(images[:1]).presence.shape
 
 
 def test_a_device_that_does_not_exist_is_refused(bundle: Bundle) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from model.bundle import Bundle
@@ -15,10 +14,6 @@ from model.bundle.manifest import ANY_SIZE
 from model.capsnet import FAMILIES
 from model.preprocess import Floats
 from model.runtime import DeviceError, Runtime
-from model.runtime.cpu import open_session
-
-HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
-BATCHES = pytest.mark.parametrize("count", [1, 2, 7])
 
 
 @pytest.fixture(scope="module")
@@ -37,64 +32,12 @@ def any_runtime(request: pytest.FixtureRequest, family_bundles: Path) -> Runtime
 
 
 @pytest.fixture(
-    scope="module", params=[name for name in FAMILIES if "decode" in FAMILIES[name].offers]
-)
-def drawing(request: pytest.FixtureRequest, family_bundles: Path) -> Runtime:
-    """The same, of those families that have a decoder."""
-    bundle = Bundle.open(family_bundles / f"tiny-{request.param}")
-    return Runtime(bundle, device="cpu", threads=1)
-
-
-@pytest.fixture(
     scope="module", params=[name for name in FAMILIES if "trace" in FAMILIES[name].offers]
 )
 def routed(request: pytest.FixtureRequest, family_bundles: Path) -> Runtime:
     """The same, of those families that have routing."""
     bundle = Bundle.open(family_bundles / f"tiny-{request.param}")
     return Runtime(bundle, device="cpu", threads=1)
-
-
-@BATCHES
-def test_encoding_has_its_shapes(count: int, any_runtime: Runtime, images: Floats) -> None:
-    """Presence (N, K) and poses (N, K, D), for any N; D is zero where there are no poses."""
-    presence, poses = any_runtime.encode(images[:count])
-    dim = any_runtime.bundle.manifest.class_dim
-    assert ((count, 10), (count, 10, dim)) == (presence.shape, poses.shape)
-    assert [np.float32] * 2 == [presence.dtype, poses.dtype]
-    assert 0 <= presence.min() < presence.max() <= 1
-
-
-@BATCHES
-def test_drawings_have_their_shape(count: int, drawing: Runtime) -> None:
-    """Images (M, C, H, W) in [0, 1], for any M."""
-    drawn = drawing.decode(np.full((count, 16), 9, np.float32), np.zeros(count, np.int64))
-    assert ((count, 1, 28, 28), np.float32) == (drawn.shape, drawn.dtype)
-    assert 0 <= drawn.min() < drawn.max() <= 1
-
-
-@BATCHES
-def test_traces_have_the_shapes_of_their_layers(
-    count: int, routed: Runtime, images: Floats
-) -> None:
-    """As the manifest's layers tell: iterations, input capsules, and types of hidden layers."""
-    *hidden, last = routed.bundle.manifest.layers
-    inputs = last.types * last.rows * last.columns
-    trace = routed.trace(images[:count])
-    expected = {
-        "couplings": (count, last.iterations, 10, inputs),
-        "logits": (count, last.iterations, 10, inputs),
-        "presence": (count, last.iterations, 10),
-        "poses": (count, last.iterations, 10, 16),
-        "input_presence": (count, inputs),
-        "votes": (count, 10, inputs, 16),
-    }
-    assert expected == {name: part.shape for name, part in trace.classes._asdict().items()}
-    assert [layer.name for layer in hidden] == list(trace.hidden)
-    for layer, after in zip(hidden, [*hidden, last][1:], strict=True):
-        couplings, presence = trace.hidden[layer.name]
-        assert (count, layer.iterations, after.types, layer.types) == couplings.shape
-        maps = (count, layer.iterations, after.types, after.rows, after.columns)
-        assert maps == presence.shape
 
 
 def test_a_trace_ends_in_the_encoding(routed: Runtime, images: Floats) -> None:
@@ -151,40 +94,10 @@ def test_several_images_take_the_batch_encoder(rows: int, role: str, runtime: Ru
     assert role == runtime.encoder_role(rows)
 
 
-def test_without_a_batch_encoder_the_plain_one_takes_all(family_bundles: Path) -> None:
-    """Most families have but one."""
-    runtime = Runtime(Bundle.open(family_bundles / "tiny-shared"), device="cpu", threads=1)
-    assert {"encoder"} == {runtime.encoder_role(rows) for rows in (1, 3, 32, 100)}
-
-
-@pytest.mark.skipif(HAS_CUDA, reason="CUDA works here")
-def test_larger_images_take_no_more_threads(
-    family_bundles: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workers share the cores."""
-    asked = []
-
-    def open_recorded(graph: Path, *, threads: int = 0) -> onnxruntime.InferenceSession:
-        asked.append(threads)
-        return open_session(graph, threads=threads)
-
-    monkeypatch.setattr("model.runtime.runtime.open_session", open_recorded)
-    Runtime(Bundle.open(family_bundles / "tiny-shared"), device="cpu", threads=3)
-    assert [3] == asked
-
-
 def test_cuda_does_not_fall_back(bundle_path: Path) -> None:
     """A user who asks for CUDA and has none gets an error, not a slow network."""
     with pytest.raises(DeviceError, match="no CUDA provider; install the gpu extra"):
         Runtime(Bundle.open(bundle_path), device="cuda")
-
-
-@pytest.mark.skipif(HAS_CUDA, reason="CUDA works here")
-def test_auto_takes_the_cpu_where_there_is_nothing_else(bundle_path: Path) -> None:
-    """The runtime says which provider it took."""
-    runtime = Runtime(Bundle.open(bundle_path), device="auto", threads=1)
-    assert "CPUExecutionProvider" == runtime.provider
-    assert "Runtime('mnist', provider='CPUExecutionProvider')" == repr(runtime)
 
 
 def test_two_onnxruntimes_are_refused(

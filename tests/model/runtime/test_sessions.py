@@ -22,32 +22,6 @@ def bucketed(runtime: Runtime) -> BucketedSession:
     return BucketedSession(session, Buckets(6))
 
 
-@pytest.mark.parametrize(
-    ("max_rows", "sizes"),
-    [(1, (1,)), (2, (1, 2)), (6, (1, 2, 4, 6)), (32, (1, 2, 4, 8, 16, 32))],
-)
-def test_buckets_are_powers_of_two_and_the_largest(max_rows: int, sizes: tuple[int, ...]) -> None:
-    """The largest batch has a bucket of its own, whatever it is."""
-    assert sizes == Buckets(max_rows).sizes
-
-
-@pytest.mark.parametrize("max_rows", [1, 6, 32, 100])
-def test_a_batch_goes_to_the_smallest_bucket_that_holds_it(max_rows: int) -> None:
-    """No batch is padded further than it must be."""
-    buckets = Buckets(max_rows)
-    for rows in range(1, max_rows + 1):
-        holding = [size for size in buckets.sizes if size >= rows]
-        assert min(holding) == buckets.size_for(rows)
-
-
-@pytest.mark.parametrize(
-    ("rows", "padding"), [(1, 0), (3, 1), (4, 0), (5, 1), (6, 0), (7, 0), (9, 1), (12, 0)]
-)
-def test_padding_is_counted(rows: int, padding: int, bucketed: BucketedSession) -> None:
-    """Larger batches are split; what remains of them is padded."""
-    assert padding == bucketed.padding(rows)
-
-
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 6, 7, 20])
 def test_buckets_answer_as_plain_sessions_do(
     rows: int, bucketed: BucketedSession, runtime: Runtime, images: Floats
@@ -68,20 +42,6 @@ def test_earlier_rows_do_not_reach_later_batches(
     bucketed.run(images=np.full((4, 1, 28, 28), np.nan, np.float32))
     for wanted, got in zip(expected, bucketed.run(images=images[:3]), strict=True):
         assert np.abs(wanted - got).max() <= 1e-5
-
-
-def test_answers_stay_when_the_bucket_runs_again(bucketed: BucketedSession, images: Floats) -> None:
-    """What a caller got is its own, not the bucket's buffer."""
-    first, _ = bucketed.run(images=images[:2])
-    kept = first.copy()
-    bucketed.run(images=images[2:4])
-    assert np.array_equal(kept, first)
-
-
-def test_rows_of_another_shape_are_refused(bucketed: BucketedSession) -> None:
-    """Copying into a buffer would stretch them."""
-    with pytest.raises(ValueError, match="images has rows of"):
-        bucketed.run(images=np.zeros((2, 1, 1, 28), np.float32))
 
 
 def test_several_inputs_are_bound(runtime: Runtime) -> None:

@@ -7,8 +7,6 @@ import pytest
 from numpy.typing import NDArray
 
 from model.views.equivariance import (
-    DEFAULTS,
-    LIMITS,
     Transform,
     angles_deg,
     plan_walk,
@@ -65,34 +63,9 @@ def test_warp_is_bilinear(
     assert np.allclose(expected, warp(small, np.array(matrix), np.array(offset)), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("transform", "value"), [("shift-x", 0), ("shift-y", 0), ("turn", 0), ("scale", 1)]
-)
-def test_the_still_value_changes_nothing(
-    transform: Transform, value: float, picture: Floats
-) -> None:
-    """Not even by rounding."""
-    assert np.array_equal(picture, transform_image(picture, transform, value))
-
-
 def test_a_quarter_turn_is_counter_clockwise(picture: Floats) -> None:
     """As `numpy.rot90`, which turns pictures that way."""
     assert np.allclose(np.rot90(picture), transform_image(picture, "turn", 90), atol=1e-6)
-
-
-def test_channels_move_alike(picture: Floats) -> None:
-    """A colour image is moved as each of its channels alone."""
-    colour = np.stack([picture, picture[::-1], picture.T])
-    expected = np.stack([transform_image(one, "turn", 25) for one in colour])
-    assert np.array_equal(expected, transform_image(colour, "turn", 25))
-
-
-@pytest.mark.parametrize("transform", LIMITS)
-def test_the_default_walk_passes_the_unmoved_picture(transform: Transform) -> None:
-    """Thirteen steps between the defaults hold the value that changes nothing."""
-    walk = plan_walk(transform, start=None, stop=None, steps=13)
-    assert DEFAULTS[transform] == (walk.values[0], walk.values[-1])
-    assert (1 if transform == "scale" else 0) in walk.values
 
 
 @pytest.mark.parametrize(
@@ -105,14 +78,6 @@ def test_a_walk_outside_the_limits_is_refused(
     """The message names the transform and its limits."""
     with pytest.raises(ValueError, match=f"{transform} goes from"):
         plan_walk(transform, start=start, stop=stop, steps=5)
-
-
-def test_a_walk_holds_the_picture_at_every_step() -> None:
-    """Images follow the values in order."""
-    image = np.zeros((1, 9, 9), np.float32)
-    image[0, 4, 4] = 1
-    images = plan_walk("shift-x", start=-2, stop=2, steps=5).images(image)
-    assert [2, 3, 4, 5, 6] == [int(one[0, 4].argmax()) for one in images]
 
 
 def test_angles_are_between_directions() -> None:

@@ -9,7 +9,6 @@ from training.analysis.prototypes import (
     fit_whitening,
     make_gallery,
     measure_all,
-    typical_distance,
 )
 
 D = 5
@@ -23,16 +22,6 @@ def rng() -> np.random.Generator:
 def covariance(rng: np.random.Generator) -> np.ndarray:
     mixing = rng.standard_normal((D, D))
     return np.asarray(mixing @ mixing.T + 0.1 * np.eye(D))
-
-
-def test_a_pose_is_its_own_nearest(rng: np.random.Generator) -> None:
-    """At distance zero; the others follow, further and further."""
-    poses = rng.standard_normal((20, D))
-    found = find_nearest(poses[7], poses, np.eye(D), 20)
-    assert 7 == found.rows[0]
-    assert 0 == found.distances[0]
-    assert (np.diff(found.distances) >= 0).all()
-    assert set(range(20)) == set(found.rows.tolist())
 
 
 def test_distances_are_mahalanobis_s(rng: np.random.Generator) -> None:
@@ -68,32 +57,6 @@ def test_each_group_has_its_prototype(rng: np.random.Generator) -> None:
     assert [0.5, 1 / 3, 1 / 6] == pytest.approx(found.shares.tolist())
     for row, middle in zip(found.rows, middles[[1, 2, 0]], strict=True):
         assert np.linalg.norm(points[row] - middle) < 1
-
-
-def test_more_prototypes_stand_nearer(rng: np.random.Generator) -> None:
-    """The mean distance to the nearest falls; shares add up to one; none is there twice."""
-    distances = measure_all(rng.standard_normal((60, D)), np.eye(D))
-    sums = []
-    for count in (1, 2, 4, 8):
-        found = find_prototypes(distances, count)
-        assert 1 == pytest.approx(found.shares.sum())
-        assert count == len(set(found.rows.tolist()))
-        sums.append(distances[found.rows].min(axis=0).sum())
-    assert sums == sorted(sums, reverse=True)
-
-
-def test_equal_poses_are_no_error() -> None:
-    """Where all are the same, any stands for all."""
-    distances = measure_all(np.ones((5, D)), np.eye(D))
-    assert 1 == pytest.approx(find_prototypes(distances, 2).shares.sum())
-    assert 0 == typical_distance(distances)
-
-
-def test_the_typical_distance_is_to_another_pose() -> None:
-    """On a line: one, but for the last, which lies further away."""
-    line = np.array([[0.0], [1], [2], [3], [13]])
-    assert 1 == typical_distance(measure_all(line, np.eye(1)))
-    assert 0 == typical_distance(np.zeros((1, 1)))
 
 
 def test_a_gallery_has_the_prototypes_of_each_class(rng: np.random.Generator) -> None:

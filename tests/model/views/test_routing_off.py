@@ -13,7 +13,7 @@ from model.capsnet.network import Network
 from model.capsnet.routing import attention, by_agreement, em, kmeans
 from model.capsnet.squash import length
 from model.outputs import ClassTrace
-from model.views.routing_off import answers, switch_off
+from model.views.routing_off import switch_off
 from tests.model.capsnet.networks import TINY
 
 N, K, I, D = 3, 4, 24, 16  # noqa: E741  the paper's letter
@@ -99,17 +99,6 @@ def test_self_attention_loses_its_bias(votes: torch.Tensor, seen: torch.Tensor) 
     assert np.allclose(plain.numpy(), found["uniform"], atol=1e-5)
 
 
-def test_images_do_not_mix(votes: torch.Tensor, seen: torch.Tensor) -> None:
-    """An image's variants do not depend on the others of the batch."""
-    prior = torch.linspace(-0.3, 0.3, K * I).reshape(K, I)
-    together = switch_off(in_numpy(attention.Routing().trace(votes, prior, seen)), "attention")
-    alone = switch_off(
-        in_numpy(attention.Routing().trace(votes[1:2], prior, seen[1:2])), "attention"
-    )
-    for variant, presence in alone.items():
-        assert np.allclose(presence[0], together[variant][1], atol=1e-6)
-
-
 @pytest.mark.parametrize("family", ["dynamic", "shared", "attention", "matrix"])
 def test_a_network_of_each_family(family: str) -> None:
     """`routed` is what its encoder says; iterating ones agree with a network that routes once."""
@@ -127,10 +116,3 @@ def test_a_network_of_each_family(family: str) -> None:
         if isinstance(network, DynamicCapsNet):
             once = with_iterations(network, 1)(images).presence.numpy()
             assert np.allclose(once, found["uniform"], atol=1e-5)
-
-
-def test_answers_are_sets() -> None:
-    """The two most present classes, in whichever order."""
-    presence = np.array([[0.1, 0.9, 0.8], [0.1, 0.8, 0.9], [0.9, 0.1, 0.2]], np.float32)
-    assert [[1, 2], [1, 2], [0, 2]] == answers(presence, 2).tolist()
-    assert [[1], [2], [0]] == answers(presence, 1).tolist()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model.preprocess import Floats
-from model.views.segment import EXPLAINED, PRESENT, candidates, segment
+from model.views.segment import EXPLAINED, segment
 
 IMAGE = np.zeros((4, 20), np.float32)
 IMAGE[1, :10] = IMAGE[2, 10:] = 1
@@ -23,13 +23,6 @@ def find(lengths: list[float], drawn: Floats) -> list[int]:
     labels = np.arange(len(drawn))
     found = segment(IMAGE, np.array(lengths), labels, drawn, threshold=0.3, count="auto")
     return found.labels.tolist()
-
-
-def test_candidates_are_long_enough_or_as_many_as_asked_for() -> None:
-    """The longest first; without a number, those that may be present at all."""
-    lengths = np.array([0.1, PRESENT, 0.9, 0.0], np.float32)
-    assert [2, 1] == candidates(lengths, "auto").tolist()
-    assert [2, 1, 0] == candidates(lengths, 3).tolist()
 
 
 def test_what_explains_nothing_more_is_left_out() -> None:
@@ -54,19 +47,3 @@ def test_an_image_without_ink_has_no_digits(brightness: float) -> None:
     found = segment(image, lengths, labels, drawn, threshold=0.3, count="auto")
     assert ([], 0.0) == (found.labels.tolist(), found.explained_ink)
     assert (0, 4, 20) == found.masks.shape
-
-
-def test_digits_that_are_left_out_get_no_ink() -> None:
-    """Masks divide the image among those that are found."""
-    drawn = strokes(slice(0, 10), slice(0, 10), slice(10, 20))
-    labels = np.arange(3)
-    found = segment(IMAGE, np.full(3, 0.9), labels, drawn, threshold=0.6, count="auto")
-    assert [10, 10] == found.masks.sum(axis=(1, 2)).tolist()
-    both = segment(IMAGE, np.full(3, 0.9), labels, drawn, threshold=0.6, count=3)
-    assert [0, 0, 10] == both.masks.sum(axis=(1, 2)).tolist()
-
-
-def test_reconstructions_add_up_to_white_at_most() -> None:
-    """A faint second one explains what the first left, though both together would be over 1."""
-    drawn = np.stack((0.75 * IMAGE, 0.5 * IMAGE))
-    assert [0, 1] == find([1.0, 1.0], drawn)

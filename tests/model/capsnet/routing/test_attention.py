@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.capsnet.routing.attention import Routing, attend
+from model.capsnet.routing.attention import Routing
 from model.capsnet.votes import Votes
 
 N, K, I, D = 3, 4, 9, 16  # noqa: E741 - the paper's letters
@@ -49,12 +49,6 @@ def route_by_formula(votes: NDArray[np.float64], prior: NDArray[np.float64]) -> 
         norm = math.sqrt(poses[k] @ poses[k])
         poses[k] *= (1 - math.exp(-norm)) / norm
     return poses
-
-
-def test_logits_are_the_formula_s(votes: Tensor) -> None:
-    """One product with the sum of all votes equals the sum over all pairs of them."""
-    expected = np.stack([logits_by_formula(image.numpy()) for image in votes])
-    np.testing.assert_allclose(attend(votes).numpy(), expected, atol=1e-9)
 
 
 def test_factored_votes_are_routed_alike(prior: Tensor) -> None:

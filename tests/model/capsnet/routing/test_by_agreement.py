@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.capsnet.routing import by_agreement
-from model.capsnet.squash import squash
 from model.capsnet.votes import FactoredVotes, Votes
 from model.outputs import ClassTrace
 
@@ -83,38 +82,6 @@ def test_each_step_of_a_trace_ends_a_shorter_routing(votes: Tensor) -> None:
         torch.testing.assert_close(poses[:, step], route(votes, iterations=step + 1))
 
 
-@pytest.mark.parametrize("batch", [1, 2, 3])
-def test_an_image_is_routed_apart_from_its_batch_mates(votes: Tensor, batch: int) -> None:
-    """Logits belong to an image: mates, their number and their loudness change nothing."""
-    expected = route(votes, iterations=3)[:1]
-    mates = 50 * torch.randn(batch - 1, K, I, D, dtype=votes.dtype)
-
-    poses = route(torch.cat([votes[:1], mates]), iterations=3)
-
-    assert (batch, K, D) == poses.shape
-    torch.testing.assert_close(poses[:1], expected, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (1, 1, 5, 3), (1, 4, 1, 3), (2, 4, 5, 1)])
-def test_axes_of_size_one_are_kept(sizes: tuple[int, int, int, int]) -> None:
-    """One image, one class, one capsule or one number is squeezed out nowhere."""
-    n, k, i, d = sizes
-
-    steps = trace(torch.randn(sizes), iterations=2)
-
-    assert [(n, 2, k, i), (n, 2, k, i), (n, 2, k), (n, 2, k, d), (n, i), sizes] == [
-        tuple(step.shape) for step in steps
-    ]
-    assert (n, k, d) == route(torch.randn(sizes), iterations=2).shape
-
-
-def test_presence_is_the_length_of_the_poses(votes: Tensor) -> None:
-    """After every iteration."""
-    steps = trace(votes, iterations=3)
-
-    torch.testing.assert_close(steps.presence, steps.poses.norm(dim=-1), atol=1e-6, rtol=0)
-
-
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 def test_factored_votes_are_routed_alike(bias: Tensor, iterations: int, *, with_bias: bool) -> None:
@@ -142,18 +109,6 @@ def test_the_gradient_is_the_derivative(iterations: int) -> None:
     assert torch.autograd.gradcheck(
         lambda u, b: route(u, iterations=iterations, bias=b), (votes, bias)
     )
-
-
-def test_the_gradient_flows_through_the_couplings(votes: Tensor) -> None:
-    """It is not that of the last weighted sum alone, its couplings taken as constants."""
-    votes.requires_grad_()
-    couplings = trace(votes, iterations=3).couplings[:, -1].detach()
-    frozen = squash((couplings.unsqueeze(-1) * votes).sum(dim=2))
-
-    whole = torch.autograd.grad(route(votes, iterations=3)[..., 0].sum(), votes)[0]
-    last = torch.autograd.grad(frozen[..., 0].sum(), votes)[0]
-
-    assert (whole - last).abs().max() > 1e-2
 
 
 def test_silent_votes_give_no_nan() -> None:

@@ -111,27 +111,6 @@ def test_routing_is_procedure_1(
             np.testing.assert_allclose(actual[image].numpy(), wanted, atol=1e-4)
 
 
-@pytest.mark.parametrize("iterations", [1, 2, 4])
-def test_the_last_lambda_is_the_setting(
-    votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor], iterations: int
-) -> None:
-    """Whatever the number of iterations; before, it rises as in the paper's code."""
-    nothing = run(votes, 0 * active, costs, iterations=iterations)
-    for t, step in enumerate(nothing):
-        ramp = (1 - 0.95 ** (t + 1)) / (1 - 0.95**iterations)
-        expected = ramp * costs[1].expand(N, C)
-        torch.testing.assert_close(step.activations.logit(), expected, atol=1e-8, rtol=1e-6)
-
-
-def test_a_mean_over_a_pose_shares_more_evenly(
-    votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor]
-) -> None:
-    """Divided by the 16 numbers of a pose, ln p leaves no child to one parent alone."""
-    sharp = run(votes, active, costs)[-1].assignments.max(dim=-2).values
-    even = run(votes, active, costs, log_p_divisor=16.0)[-1].assignments.max(dim=-2).values
-    assert even.mean() < sharp.mean() - 0.1
-
-
 def test_children_that_are_not_there_have_no_say(
     votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor]
 ) -> None:
@@ -143,16 +122,6 @@ def test_children_that_are_not_there_have_no_say(
     for before, after in zip(run(votes, active, costs), run(changed, active, costs), strict=True):
         torch.testing.assert_close(before.poses, after.poses)
         torch.testing.assert_close(before.activations, after.activations)
-
-
-def test_a_parent_of_one_child_is_finite() -> None:
-    """Its variance would be zero: a floor takes its place, and gradients are finite."""
-    votes = torch.randn(1, 3, 1, H, requires_grad=True)
-    *_, last = run(votes, torch.ones(1, 1, 1), (torch.zeros(3), torch.zeros(3)))
-    torch.testing.assert_close(last.poses, votes[:, :, 0], atol=1e-4, rtol=1e-4)
-    (last.activations.sum() + last.poses.sum()).backward()
-    assert votes.grad is not None
-    assert votes.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("activation", [0.0, 1e-30, 1.0])
@@ -174,19 +143,6 @@ def test_far_votes_that_almost_agree_stay_finite() -> None:
     votes = 1000 + 0.01 * torch.randn(4, C, 50, H)
     *_, last = run(votes, torch.ones(4, 1, 50), (torch.zeros(C), torch.zeros(C)))
     assert all(part.isfinite().all() for part in last)
-
-
-def test_the_gradient_flows_through_all_iterations() -> None:
-    """It is the derivative: nothing on the way is detached."""
-    votes = torch.randn(1, 2, 3, 2, dtype=torch.float64, requires_grad=True)
-    active = torch.rand(1, 1, 3, dtype=torch.float64, requires_grad=True)
-    beta = torch.randn(2, 2, dtype=torch.float64, requires_grad=True)
-
-    def answer(votes: Tensor, active: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-        *_, last = run(votes, active, (beta[0], beta[1]), inverse_temperature=1.0)
-        return last.poses, last.activations
-
-    assert torch.autograd.gradcheck(answer, (votes, active, beta))
 
 
 @pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (2, 2), (5, 1)])

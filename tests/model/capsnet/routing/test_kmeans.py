@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.capsnet.routing.kmeans import Routing
-from model.outputs import ClassTrace
 
 N, K, I, D = 3, 4, 9, 5  # noqa: E741 - as in the other routings
 
@@ -24,10 +23,6 @@ def votes() -> Tensor:
 def route(votes: Tensor, *, iterations: int) -> Tensor:
     poses: Tensor = Routing(iterations)(votes)
     return poses
-
-
-def trace(votes: Tensor, *, iterations: int) -> ClassTrace[Tensor]:
-    return Routing(iterations).trace(votes, torch.zeros(N, I))
 
 
 def route_by_hand(votes: NDArray[np.float64], iterations: int) -> NDArray[np.float64]:
@@ -54,16 +49,6 @@ def test_routing_is_the_source_s(votes: Tensor, iterations: int) -> None:
     """Each image's capsules equal a plain loop over the iterations."""
     expected = np.stack([route_by_hand(image.numpy(), iterations) for image in votes])
     np.testing.assert_allclose(route(votes, iterations=iterations).numpy(), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("iterations", [1, 2, 3])
-def test_a_trace_ends_with_the_routed_poses(votes: Tensor, iterations: int) -> None:
-    """Iteration r holds what r + 1 iterations answer."""
-    steps = trace(votes, iterations=iterations)
-    for step in range(iterations):
-        torch.testing.assert_close(steps.poses[:, step], route(votes, iterations=step + 1))
-    torch.testing.assert_close(steps.presence, steps.poses.norm(dim=-1), atol=1e-6, rtol=0)
-    torch.testing.assert_close(steps.couplings, steps.logits.softmax(dim=2))
 
 
 @pytest.mark.parametrize("loudness", [0.0, 1e-6, 1e6])
