@@ -51,14 +51,6 @@ def test_the_rarest_class_comes_first() -> None:
     assert "Add pictures of dog first: it has 12 training pictures" in told
 
 
-def test_the_most_frequent_mistake_is_to_be_looked_at() -> None:
-    """And an error on few images is called rough."""
-    told = tell(Recall("cat", 8, 10), confused=("cat", "dog", 2))
-    assert "cat is taken for dog most often (2 times)" in told
-    assert "10 pictures measure an error roughly" in told
-    assert "roughly" not in tell(Recall("cat", 180, 200))
-
-
 def test_a_network_with_few_errors_is_ready() -> None:
     """On enough pictures; what to watch is said, and no more pictures are asked for."""
     told = tell(Recall("cat", 124, 125), Recall("dog", 124, 124))
@@ -66,17 +58,3 @@ def test_a_network_with_few_errors_is_ready() -> None:
     assert "Add pictures" not in told
     assert "Ready" not in tell(Recall("cat", 24, 24), Recall("dog", 24, 24))
     assert "Ready" not in tell(Recall("cat", 115, 125), Recall("dog", 124, 124))
-
-
-def test_a_pretrained_stem_is_not_advised_to_who_has_it() -> None:
-    """To others it is."""
-    recalls = [Recall("cat", 8, 10), Recall("dog", 9, 10)]
-    for pretrained in (False, True):
-        sentences = advise(
-            np.repeat([0, 1], 10),
-            recalls,
-            pictures={"cat": 50, "dog": 50},
-            size_px=32,
-            pretrained=pretrained,
-        )
-        assert pretrained != ("--stem pretrained" in " ".join(sentences))

@@ -4,41 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from model.capsnet import Network, build
-from model.views.presence import most_present
+from model.capsnet import build
 from training.answers import (
     confusion,
-    decode_each,
-    error_percent,
     find_wrong,
     is_missed,
     is_wrong,
     measure_presence,
 )
 from training.data.datasets import Examples
-from training.data.pairs import PairSet
 from training.recipes import Recipe
 
 CPU = torch.device("cpu")
 PRESENCE = np.array([[0.1, 0.9, 0.3], [0.8, 0.2, 0.1], [0.4, 0.5, 0.6]], np.float32)
 IMAGES = np.arange(3, dtype=np.uint8)[:, None, None, None].repeat(4, 2).repeat(4, 3)
-
-
-def test_answers_keep_the_order_of_many_images(trained: Network, bars: Examples) -> None:
-    """A network that knows the bars names each, also of more images than it sees together."""
-    order = np.random.default_rng(0).integers(0, len(bars.labels), 201)
-    presence = measure_presence(trained, bars.images[order], CPU)
-    np.testing.assert_array_equal(bars.labels[order], most_present(presence, 1)[:, 0])
-
-
-@pytest.mark.parametrize(("wrong", "percent"), [(0, 0.0), (6, 25.0), (24, 100.0)])
-def test_the_error_is_the_share_of_wrong_answers(
-    trained: Network, bars: Examples, wrong: int, percent: float
-) -> None:
-    """Where `wrong` of 24 labels are not what the network answers, that share is the error."""
-    labels = bars.labels.copy()
-    labels[:wrong] = (labels[:wrong] + 1) % 3
-    assert percent == error_percent(trained, Examples(bars.images, labels), CPU)
 
 
 def test_confusion_counts_each_pair() -> None:
@@ -86,22 +65,3 @@ def test_wrong_answers_carry_both_presences() -> None:
     assert [0, 2] == wrong.images[:, 0, 0, 0].tolist()
     assert ([[2], [0]], [[1], [2]]) == (wrong.labels.tolist(), wrong.answers.tolist())
     assert np.array([[0.3, 0.9], [0.4, 0.6]], np.float32).tolist() == wrong.presence.tolist()
-
-
-def test_of_wrong_pairs_the_less_present_class_is_kept() -> None:
-    """Labels and answers are sets, in the order of classes."""
-    labels = np.array([[1, 0], [1, 0], [2, 1]])
-    wrong = find_wrong(PairSet(IMAGES, IMAGES.repeat(2, 1), labels), PRESENCE)
-    assert ([[0, 1]], [[1, 2]]) == (wrong.labels.tolist(), wrong.answers.tolist())
-    assert np.array([[0.1, 0.3]], np.float32).tolist() == wrong.presence.tolist()
-
-
-def test_each_class_is_drawn_from_its_own_pose() -> None:
-    """Drawings stand where their classes do."""
-    poses = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
-
-    def decode(chosen: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        return (chosen[:, 0] + 100 * classes)[:, None, None, None].astype(np.float32)
-
-    drawn = decode_each(decode, poses, np.array([[2, 0], [1, 1]]))
-    assert [[204, 0], [108, 108]] == drawn[..., 0, 0].tolist()

@@ -7,43 +7,14 @@ from typing import Any
 import pytest
 
 from model.bundle import CARD, MANIFEST, Bundle
-from model.bundle.novelty import NoveltyRule
 from service.settings import Settings
 from tests.directions import make_direction
 from tests.training.published import RUN, say_training
-from training.card import CURVES, ROUTING, WRONG, write_card
-from training.provenance import TestRead, reads_of, runs_of
+from training.card import write_card
+from training.provenance import reads_of, runs_of
 from training.recipes import PRESETS
 
 BUNDLES = sorted(path.parent for path in Settings().bundles.glob(f"*/{MANIFEST}"))
-RULE = NoveltyRule(
-    quantiles=(0.0, 1.0),
-    length=(0.0, 1.0),
-    margin=(0.0, 1.0),
-    error=(0.0, 1.0),
-    threshold=0.01,
-    images="5,000 held-out training images",
-    others=(
-        {
-            "kind": "noise",
-            "images": 1000,
-            "auc": 0.9876,
-            "known_percent": 1.5,
-            "typical": "9 test images",
-        },
-        {"kind": "letters", "images": 1000, "auc": 0.9, "known_percent": 2.5},
-    ),
-)
-READ = TestRead(
-    run="r1",
-    version="0123456789ab",
-    dataset="mnist",
-    split="test",
-    images=10_000,
-    errors=44,
-    protocol="as usual",
-    date="2026-11-22",
-)
 
 
 @pytest.fixture
@@ -94,47 +65,6 @@ def test_a_card_of_a_new_bundle_says_what_is_not_done(bundle: Bundle) -> None:
     assert "not measured yet" in text
     headings = [line for line in text.splitlines() if line.startswith("#")]
     assert ["# mnist", "## Training", "## Scores", "## Limits"] == headings
-
-
-@pytest.mark.parametrize("family", ["dynamic", "attention", "shared", "matrix", "baseline"])
-def test_every_family_has_a_card(family: str, family_bundles: Path, tmp_path: Path) -> None:
-    """Its name, its source and what it offers."""
-    bundle = say_training(family_bundles / f"tiny-{family}", tmp_path / "tiny")
-    text = card(bundle)
-    assert f"`{family}`: " in text
-    assert ("trace the routing" in text, "reconstruct" in text) == (
-        "trace" in bundle.manifest.offers,
-        "decode" in bundle.manifest.offers,
-    )
-
-
-def test_a_bundle_of_photographs_is_described(colour_bundle_path: Path, tmp_path: Path) -> None:
-    """By its size and its colour."""
-    text = card(say_training(colour_bundle_path, tmp_path / "blocks"))
-    assert "32x24 pixels, colour" in text
-
-
-def test_parameters_are_those_of_the_network(bundle: Bundle) -> None:
-    """Counted from the recipe, encoder and decoder apart."""
-    tiny = PRESETS["mnist"].to_dict()
-    training = {**bundle.manifest.training, "recipe": tiny}
-    text = card(bundle, training=training)
-    assert "6,804,224 in the encoder, 1,411,344 in the decoder" in text
-
-
-def test_a_score_carries_its_interval_and_all_reads(bundle: Bundle) -> None:
-    """Reads by ancestors count, each with its date."""
-    metrics = {
-        "test_errors": 43,
-        "test_images": 10_000,
-        "interval_percent": [0.3194, 0.5787],
-        "protocol": "the published test split",
-    }
-    training = {**bundle.manifest.training, "test_reads": [vars(READ)] * 2}
-    text = card(bundle, metrics=metrics, training=training)
-    assert "0.43 % of 10,000 test images (95 % interval 0.32 to 0.58 %; 43 wrong)" in text
-    assert "read 2 times" in text
-    assert 2 == text.count("| 2026-11-22 | 0123456789ab | 44 |")
 
 
 @pytest.mark.parametrize(
@@ -188,20 +118,3 @@ def test_directions_are_told_by_name(bundle: Bundle) -> None:
     assert "| width | 1 of 1 | 1.00 ± 0.10 | 100 % | 0.00 | 0.90 | 1.5 px |" in told
     assert "Refused: slant of 7." in told
     assert "Refused: none." in card(bundle, directions=found[::2]).splitlines()
-
-
-def test_novelty_is_told_by_kind(bundle: Bundle) -> None:
-    """Each kind's area under the curve and false welcomes, and on what the rule was fitted."""
-    told = card(bundle, novelty=RULE)
-    assert "| noise | 1,000 | 0.9876 | 1.5 % |" in told.splitlines()
-    assert "| letters | 1,000 |  | 2.5 % |" in told.splitlines()  # of images that were learnt
-    assert "ROC curves compare them with 9 test images." in told
-    assert RULE.images in told
-
-
-@pytest.mark.parametrize("picture", [CURVES, ROUTING, WRONG])
-def test_pictures_are_shown_where_they_were_drawn(bundle: Bundle, picture: str) -> None:
-    """The card links no picture that is not there."""
-    assert f"]({picture})" not in card(bundle)
-    (bundle.path / picture).touch()
-    assert f"]({picture})" in card(bundle)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,11 +13,10 @@ from typer.testing import CliRunner, Result
 from training import __main__
 from training.data.datasets import Examples
 from training.recipes import PRESETS, Recipe
-from training.state import CHECKPOINT, Checkpoint, Plan
+from training.state import CHECKPOINT, Checkpoint
 from training.tasks import PREVIEW
 
 Train = Callable[..., Result]
-needs_data = pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
 
 
 @pytest.fixture
@@ -82,23 +80,6 @@ def test_what_restarts_by_itself_takes_other_weights_once(
     assert [1, 2] == [run.seed for run in saved(second).runs]
 
 
-def test_other_settings_are_in_the_recipe(train: Train, tmp_path: Path) -> None:
-    """The recipe that is saved has them, so that going on without them is refused."""
-    settings = ("--set", "epochs=0.5", "--set", "routing_iterations=1")
-    assert 0 == train(tmp_path, *settings).exit_code
-    recipe = saved(tmp_path).recipe
-    assert (0.5, 1) == (recipe.epochs, vars(recipe.network)["routing_iterations"])
-    assert 0 != train(tmp_path, "--resume").exit_code
-
-
-def test_a_final_run_holds_nothing_out(train: Train, tmp_path: Path) -> None:
-    """It learns from all examples."""
-    for name, options, expected in (("a", (), (4, 24)), ("b", ("--final",), (0, 28))):
-        train(tmp_path / name, *options)
-        checkpoint = saved(tmp_path / name)
-        assert expected == (checkpoint.run.held_out, checkpoint.examples)
-
-
 def test_a_folder_of_pictures_is_learnt(train: Train, tmp_path: Path, pets: Path) -> None:
     """The checkpoint has what export needs of it, and the recipe what suits photographs."""
     run_dir = tmp_path / "run"
@@ -141,23 +122,6 @@ def test_a_run_is_named_as_its_folder_is_spelt(
     (run,) = (tmp_path / "runs").iterdir()
     assert {"MNIST": "mnist-folder-1"}.get(name, f"{name}-1") == run.name
     assert name == Path(saved(run).pictures.folder).name  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (("--size=32", "--channels=1"), (1, 32, 32)),
-        (("--size=28",), (3, 28, 28)),
-        (("--set", "height=30"), (3, 30, 28)),
-    ],
-)
-def test_the_size_of_pictures_may_be_forced(
-    train: Train, tmp_path: Path, pets: Path, options: tuple[str, ...], expected: tuple[int, ...]
-) -> None:
-    """Or that of the network, which is the same."""
-    run_dir = tmp_path / "run"
-    assert 0 == train(run_dir, "--data", str(pets), *options).exit_code
-    assert expected == saved(run_dir).recipe.network.image_shape
 
 
 @pytest.mark.parametrize(
@@ -204,36 +168,6 @@ def test_a_run_tells_what_it_kept_and_what_to_do(tmp_path: Path, pets: Path) -> 
     assert (run_dir / PREVIEW).is_file()
 
 
-@pytest.mark.parametrize("option", ["--weights", "--transfer"])
-def test_pictures_that_weights_have_learnt_from_are_not_held_out(
-    train: Train, tmp_path: Path, pets: Path, option: str
-) -> None:
-    """After the folder has grown; the run goes on and is read again with the same split."""
-    first, second = tmp_path / "first", tmp_path / "second"
-    for kind in ("cow", "hen", "pig"):
-        (pets / kind).mkdir()
-        for number in range(6):
-            pixels = np.random.default_rng(number).integers(0, 256, (28, 28, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(pets / kind / f"{kind}-{number}.png")
-    data = ("--data", str(pets))
-    assert 0 == train(first, *data).exit_code
-    for kind in ("cat", "cow", "dog", "hen", "pig"):
-        for number in range(30):
-            pixels = np.random.default_rng(number).integers(0, 256, (28, 28, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(pets / kind / f"later-{number}.png")
-    assert 0 == train(second, *data, "--seed=2", option, str(first)).exit_code
-    before, after = saved(first).pictures, saved(second).pictures
-    assert before
-    assert after
-    held_out = after.held_out_pictures.split()
-    assert not set(before.learnt) & set(held_out)
-    assert set(before.learnt) < set(after.learnt)
-    assert 20 == len(held_out)
-    assert 0 == train(second, *data, "--seed=2", "--resume").exit_code
-    assert after.is_same(saved(second).pictures)
-    assert 2 == saved(second).run.steps
-
-
 def test_files_that_cannot_be_read_are_skipped_where_asked(
     train: Train, tmp_path: Path, pets: Path
 ) -> None:
@@ -260,15 +194,6 @@ def test_the_command_is_kept_as_it_was_typed(train: Train, tmp_path: Path, pets:
     assert [expected] == [run.command for run in saved(run_dir).runs]
 
 
-def test_pictures_need_a_folder(tmp_path: Path) -> None:
-    """Nothing is downloaded and no run begins in place of it."""
-    run_dir = tmp_path / "run"
-    arguments = ["train", "pictures", "--run-dir", str(run_dir), "--data-dir", str(tmp_path)]
-    result = CliRunner().invoke(__main__.app, arguments)
-    assert "with a subfolder for each class: say where it is" in str(result.exception)
-    assert not run_dir.exists()
-
-
 def test_presets_are_listed() -> None:
     """With family, data set, epochs and parameters."""
     lines = CliRunner().invoke(__main__.app, ["presets"]).output.splitlines()
@@ -285,22 +210,3 @@ def test_an_expected_failure_is_a_line(
     with pytest.raises(SystemExit, match="1"):
         __main__.main()
     assert f"there is no checkpoint at {tmp_path / CHECKPOINT}\n" == capsys.readouterr().err
-
-
-def test_two_processes_do_not_share_a_folder(
-    train: Train, tmp_path: Path, bars: Examples, tiny: Recipe
-) -> None:
-    """The second one gets an error before it writes anything."""
-    with Plan(tiny, 1, bars, None, tmp_path).locked():
-        assert "another process trains" in str(train(tmp_path).exception)
-    assert not (tmp_path / "metrics.jsonl").exists()
-    assert 0 == train(tmp_path).exit_code
-
-
-@pytest.mark.data
-@needs_data
-def test_a_preset_learns_its_data_set(tmp_path: Path) -> None:
-    """A step of a shipped preset, on the published images."""
-    arguments = ["train", "mnist-compact", "--run-dir", str(tmp_path), "--max-minutes=0"]
-    assert 0 == CliRunner().invoke(__main__.app, [*arguments, "--device=cpu"]).exit_code
-    assert (5000, 55_000) == (saved(tmp_path).run.held_out, saved(tmp_path).examples)

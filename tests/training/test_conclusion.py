@@ -8,7 +8,6 @@ from tests.training.runs import MakeTrainer
 from training.__main__ import conclude
 from training.data.datasets import Examples
 from training.recipes import Recipe
-from training.state import Best
 from training.trainer import Trainer
 
 NAMES = ("low", "middle", "high")
@@ -36,20 +35,3 @@ def test_recalls_are_told_the_worst_class_first(
     rights = [int(part.split()[0]) for name in NAMES for part in told.split(f" {name} ")[1:2]]
     assert 9 - round(9 * best.error_percent / 100) == sum(rights)
     assert "9 pictures measure an error roughly" in told
-
-
-def test_of_published_data_sets_only_the_kept_weights_are_told(
-    make_trainer: MakeTrainer, tiny: Recipe, bars: Examples
-) -> None:
-    """Their classes have other tables."""
-    trainer = make_trainer(recipe=tiny, validation=bars)
-    trainer.run()
-    trainer.state.best = Best(0, 75, {})
-    assert tell(trainer).startswith("kept the weights of step 75, the best on held-out images")
-
-
-def test_nothing_is_told_where_nothing_is_held_out(make_trainer: MakeTrainer) -> None:
-    """There is no error then."""
-    trainer = make_trainer()
-    trainer.run()
-    assert not tell(trainer, *NAMES)

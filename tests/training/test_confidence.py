@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from model.bundle import CARD, Bundle
-from model.bundle.confidence import COVERAGES, Confidence
+from model.bundle.confidence import Confidence
 from model.preprocess import Floats
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
 from training.analysis.bundle import analyse_confidence
@@ -19,13 +19,12 @@ from training.confidence import (
     Answered,
     Labels,
     cross_validate,
-    find_thresholds,
     fit_confidence,
 )
 from training.data.datasets import Examples
 from training.evaluate import evaluate, validation_examples
 from training.provenance import reads_of
-from training.reliability import calibration_error, coverage_range, measure_images
+from training.reliability import coverage_range, measure_images
 
 CLASSES = 5
 
@@ -66,12 +65,6 @@ def test_probabilities_and_sets_hold_on_new_images() -> None:
         assert sets["coverage_interval"][0] <= sets["coverage"] <= sets["coverage_interval"][1]
 
 
-def test_temperature_and_thresholds_are_of_different_images() -> None:
-    """Half of the images count for the thresholds, and so for what the card promises."""
-    answered = draw(4000, seed=0)
-    assert ((2000,), 4000) == (fit(*answered).counts, fit(*answered).count)
-
-
 def test_isotonic_regression_is_taken_where_no_temperature_fits() -> None:
     """The network is right in 60 % of the answers, however sure it is."""
     rng = np.random.default_rng(0)
@@ -95,18 +88,6 @@ def test_few_right_answers_are_not_certain() -> None:
     assert coverage_range(4, 0.9) is None
 
 
-def test_images_that_are_all_right_leave_faint_ones_unsure() -> None:
-    """A network that made no error there still says less of an image that it hardly finds."""
-    generator = np.random.default_rng(3)
-    labels = generator.integers(0, 5, 2_000)
-    presence = generator.uniform(0, 0.1, (2_000, 5)).astype(np.float32)
-    presence[np.arange(2_000), labels] = generator.uniform(0.8, 1, 2_000)
-    fitted = fit(presence, labels)
-    faint = np.array([[0.2, 0.15, 0.1, 0.1, 0.1]], np.float32)
-    assert fitted.find_probability(faint) < 0.7
-    assert fitted.find_probability(presence).mean() > 0.99
-
-
 def test_too_few_images_or_objects_are_no_calibration() -> None:
     """Many images of few objects are few."""
     assert fit_confidence(draw(1, seed=0), kind="presence") is None
@@ -114,12 +95,6 @@ def test_too_few_images_or_objects_are_no_calibration() -> None:
     for objects, is_enough in ((MIN_OBJECTS, True), (MIN_OBJECTS - 1, False)):
         answered = Answered(presence, labels, np.arange(4000) % objects)
         assert is_enough == (fit_confidence(answered, kind="presence") is not None)
-
-
-def test_thresholds_are_order_statistics() -> None:
-    """Of 99 scores the 90th highest is for 90 %; 99.5 % cannot be promised."""
-    found = dict(zip(COVERAGES, find_thresholds(np.arange(1, 100) / 100), strict=True))
-    assert (0.1, 0.01, 0.0) == (found[0.9], found[0.99], found[0.995])
 
 
 def test_rare_classes_are_covered_too() -> None:
@@ -133,11 +108,6 @@ def test_rare_classes_are_covered_too() -> None:
     new, truth, _ = draw(20_000, seed=3)
     held = fitted.find_labels(new, 0.9)[np.arange(len(truth)), truth]
     assert held[truth == 4].mean() == pytest.approx(0.9, abs=0.05)
-
-
-def test_the_calibration_error_is_a_mean_distance() -> None:
-    """Seven of ten are right where all are said to be."""
-    assert 0.3 == pytest.approx(calibration_error(np.ones(10), np.arange(10) < 7))
 
 
 def test_a_bundle_is_calibrated_on_images_that_it_left_out(

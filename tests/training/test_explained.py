@@ -48,26 +48,6 @@ def test_each_class_has_its_own_components(count: int) -> None:
     assert shares[3] < 0.9
 
 
-def test_a_class_of_one_image_is_that_image() -> None:
-    """One that was never seen is the mean of all."""
-    images = RNG.random((3, 12)).astype(np.float32)
-    components = ClassComponents(images, np.array([0, 0, 1]), 4)
-    drawn = components.reconstruct(images, np.array([1, 1, 2]), 4)
-    assert np.allclose(images[2], drawn[0])
-    assert np.allclose(images.mean(axis=0), drawn[2])
-
-
-def test_the_predicted_class_is_decoded(bundle: Bundle) -> None:
-    """Whatever the label is."""
-    examples = Examples(RNG.integers(0, 256, (5, 1, 28, 28), np.uint8), np.zeros(5, np.int64))
-    runtime, shown = Runtime(bundle), show_objects(bundle, examples, 5)
-    classes, drawn = reconstruct(runtime, shown)
-    presence, poses = runtime.encode(shown.images.astype(np.float32) / 255)
-    assert presence.argmax(axis=1).tolist() == classes.tolist()
-    expected = runtime.decode(poses[np.arange(5), classes], classes)
-    assert np.allclose(expected, drawn, atol=1e-6)
-
-
 def test_manifest_card_and_figure_tell_it(bundle: Bundle, data_dir: Path) -> None:
     """PCA with as many numbers as the pose has is among them."""
     analysed = analyse_explained(bundle, data_dir)

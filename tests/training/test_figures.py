@@ -1,25 +1,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from model.bundle import Bundle
-from model.outputs import Encoding
 from model.runtime import Runtime
 from training.answers import WrongAnswers
 from training.data.datasets import DIGITS, Examples
 from training.figures import (
     MAX_WRONG,
     draw_curves,
-    draw_roc,
-    draw_routing,
     draw_sweeps,
     draw_wrong,
 )
@@ -66,14 +60,6 @@ def test_every_wrong_image_is_drawn(count: int, channels: int, tmp_path: Path) -
     assert min(count, MAX_WRONG) == rectangles(drawn)
 
 
-def test_images_keep_their_colours(tmp_path: Path) -> None:
-    """Red is drawn red."""
-    wrong = wrong_answers(1, 3)
-    wrong.images[:, 0] = 255
-    draw_wrong(wrong, DIGITS, tmp_path / "wrong.png")
-    assert 0 < share(pixels(tmp_path / "wrong.png"), (255, GREY, GREY))
-
-
 def test_all_that_a_run_measured_is_drawn(tmp_path: Path) -> None:
     """A panel for each loss, the validation error and the learning rate; nothing else."""
     lines = [
@@ -91,22 +77,6 @@ def test_all_that_a_run_measured_is_drawn(tmp_path: Path) -> None:
     assert 0 < share(two, BLUE)
 
 
-def test_a_run_without_measurements_has_an_empty_picture(tmp_path: Path) -> None:
-    """The card of a run that was too short for its log shows that."""
-    (tmp_path / "metrics.jsonl").touch()
-    draw_curves(tmp_path / "metrics.jsonl", tmp_path / "none.png", title="run")
-    assert 0 == share(pixels(tmp_path / "none.png"), BLUE)
-
-
-def test_routing_and_roc_curves_are_drawn(tmp_path: Path) -> None:
-    """A line each."""
-    changes = np.linspace(1, 0, 9, dtype=np.float32)
-    draw_routing({"logit": changes, "coupling": changes}, tmp_path / "routing.png", title="nine")
-    draw_roc({"noise": (np.linspace(0, 1, 9), np.linspace(0, 1, 9))}, tmp_path / "roc.png")
-    for name in ("routing", "roc"):
-        assert 0 < share(pixels(tmp_path / f"{name}.png"), BLUE)
-
-
 @pytest.mark.parametrize("name", ["bundle_path", "colour_bundle_path"])
 def test_sweeps_of_two_classes_stand_side_by_side(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -122,15 +92,3 @@ def test_sweeps_of_two_classes_stand_side_by_side(
     draw_sweeps(runtime, manifest, examples, [1, 2], tmp_path / "two.png")
     one, two = (pixels(tmp_path / f"{count}.png") for count in ("one", "two"))
     assert 2 * one.shape[1] == pytest.approx(two.shape[1], rel=0.1)
-
-
-def test_poses_of_any_size_are_swept(runtime: Runtime, tmp_path: Path) -> None:
-    """What a request may ask for is no limit: a row for each of 24 dimensions."""
-    manifest = replace(runtime.bundle.manifest, class_dim=24)
-    network: Any = SimpleNamespace(
-        encode=lambda images: Encoding(images[:, 0, 0, :10], np.zeros((1, 10, 24), np.float32)),
-        decode=lambda poses, _: np.zeros((len(poses), *manifest.image_shape), np.float32),
-    )
-    images = Examples(np.zeros((1, *manifest.image_shape), np.uint8), np.array([1]))
-    draw_sweeps(network, manifest, images, [1], tmp_path / "sweep.png")
-    assert 24 * manifest.height < len(pixels(tmp_path / "sweep.png"))

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import torch
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
-from safetensors import safe_open
 from torch import Tensor, nn
 
 from model.bundle import WEIGHTS, Bundle
-from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig, build, load
+from model.capsnet import FAMILIES, Encoding, build
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
-from model.capsnet.decoder import Decoder
 from model.capsnet.matrix import MatrixCapsNet, MatrixConfig
-from model.capsnet.squash import length, squash
 from model.capsnet.stem import Conv, Residual, Whiten
 from model.runtime.cpu import open_session
 from training.graphs import (
     LARGE,
     ExportError,
     fold_norms,
-    is_large,
     round_weights,
     write_graphs,
 )
@@ -84,65 +79,6 @@ def test_convolutions_take_over_their_normalisation(tmp_path: Path) -> None:
     assert (5, 0) == (kinds.count("Conv"), kinds.count("BatchNormalization"))
     answer = open_session(tmp_path / "encoder.onnx").run(["presence"], {"images": images.numpy()})
     np.testing.assert_allclose(network(images).presence.detach(), answer[0], rtol=0, atol=1e-5)
-
-
-class Bare(BaselineCnn):
-    """Its convolution has no bias, as is usual before batch normalisation."""
-
-    def __init__(self, config: BaselineConfig, *, width: int = 2, affine: bool = True) -> None:
-        super().__init__(config)
-        norm = nn.BatchNorm2d(width, affine=affine)
-        self.front = nn.Sequential(nn.Conv2d(1, width, 3, padding=1, bias=False), norm)
-        self.mix = nn.Conv2d(width, 1, 1)
-
-    def forward(self, images: Tensor) -> Encoding[Tensor]:
-        """The baseline's answer to filtered images."""
-        return super().forward(self.mix(self.front(images)))
-
-
-@pytest.mark.parametrize("options", [{}, {"affine": False}], ids=["usual", "without weights"])
-def test_a_convolution_without_bias_takes_over_its_normalisation(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
-    """The graph has a bias in its place, the weights fit the same class, answers stay."""
-    network, images = Bare(SMALL, **options), torch.rand(8, 1, 28, 28)
-    for norm in network.modules():
-        if isinstance(norm, nn.BatchNorm2d) and norm.affine:
-            nn.init.uniform_(norm.weight, 0.5, 2)
-            nn.init.normal_(norm.bias)
-    learning = deepcopy(network.train()).front(images)
-    network(images)
-    before = network.eval()(images).presence
-    fold_norms(network)
-    torch.testing.assert_close(before, network(images).presence, rtol=0, atol=1e-5)
-    relearning = deepcopy(network).train().front(images)
-    torch.testing.assert_close(learning, relearning, rtol=0, atol=1e-3)
-    again = Bare(SMALL, **options)
-    again.load_state_dict(network.state_dict())
-    round_weights(network)
-    stored = {name for name, one in network.named_parameters() if is_large(one)}
-    write_graphs(network, tmp_path)
-    graph = read(tmp_path / "encoder.onnx")
-    assert "BatchNormalization" not in {node.op_type for node in graph.node}
-    held = [one.name for one in graph.initializer if not uses_external_data(one)]
-    assert not {name.removeprefix("network.") for name in held} & stored
-    found = open_session(tmp_path / "encoder.onnx").run(["presence"], {"images": images.numpy()})
-    np.testing.assert_allclose(network(images).presence.detach(), found[0], rtol=0, atol=1e-5)
-
-
-@families
-def test_weights_are_stored_once(family: str, family_bundles: Path) -> None:
-    """One file holds every tensor, large parameters in 16 bits; graphs hold small ones alone."""
-    bundle = bundle_of(family, family_bundles)
-    network = load(bundle)
-    large = {name for name, one in network.named_parameters() if is_large(one)}
-    with safe_open(bundle.path / WEIGHTS, "np") as stored:
-        assert network.state_dict().keys() == set(stored.keys())
-        kinds = {name: stored.get_tensor(name).dtype for name in stored.keys()}  # noqa: SIM118
-    assert large == {name for name, kind in kinds.items() if kind == np.float16}
-    for role in bundle.manifest.graphs:
-        assert bundle.graph(role).stat().st_size < 400_000
-        assert all(len(one.raw_data) <= 200_000 for one in read(bundle.graph(role)).initializer)
 
 
 @families
@@ -214,15 +150,6 @@ class Scattering(BaselineCnn):
         return Encoding((0 * presence).scatter(1, places, presence[:, :1]), poses)
 
 
-class Measuring(BaselineCnn):
-    """It computes with the number of images."""
-
-    def forward(self, images: Tensor) -> Encoding[Tensor]:
-        """Zeros for each image are added."""
-        presence, poses = super().forward(images)
-        return Encoding(presence + torch.zeros(images.shape[0], 10), poses)
-
-
 class Hoarding(BaselineCnn):
     """It has a large constant that is no parameter."""
 
@@ -240,7 +167,6 @@ class Hoarding(BaselineCnn):
     ("kind", "message"),
     [
         (Scattering, r"encoder\.onnx holds ScatterElements"),
-        (Measuring, r"encoder\.onnx holds .*Shape"),
         (Hoarding, "table would be stored a second time"),
     ],
 )
@@ -250,42 +176,6 @@ def test_a_network_with_a_bad_graph_is_refused(
     """The message names the file and the operators, or the constant."""
     with pytest.raises(ExportError, match=message):
         write_graphs(bad(kind), tmp_path)
-
-
-@dataclass(frozen=True)
-class NamesakeConfig(NetworkConfig):
-    """Of the network below."""
-
-
-class Namesake(Network):
-    """One of its layers is called as one of the decoder's is."""
-
-    def __init__(self, config: NamesakeConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.hidden = nn.Linear(28 * 28, 160)
-        self.decoder = Decoder(config)
-
-    def forward(self, images: Tensor) -> Encoding[Tensor]:
-        """One linear layer to class capsules."""
-        poses = squash(self.hidden(images.flatten(1)).reshape(-1, 10, 16))
-        return Encoding(length(poses), poses)
-
-
-def test_a_decoder_draws_with_its_own_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever other layers of the network are called."""
-    family = Family("namesake", "", "", NamesakeConfig, Namesake, offers=frozenset({"decode"}))
-    monkeypatch.setitem(FAMILIES, family.name, family)
-    network = Namesake(NamesakeConfig(decoder_hidden=(64, 64))).eval()
-    round_weights(network)
-    write_graphs(network, tmp_path)
-    poses, classes = torch.randn(3, 16), torch.tensor([1, 2, 3])
-    session = open_session(tmp_path / "decoder.onnx", threads=1)
-    (drawn,) = session.run(None, {"poses": poses.numpy(), "classes": classes.numpy()})
-    with torch.inference_mode():
-        np.testing.assert_allclose(drawn, network.decode(poses, classes).numpy(), atol=1e-5)
 
 
 @pytest.mark.usefixtures("encoders_alone")
@@ -306,9 +196,3 @@ def test_a_folded_weight_is_not_taken_for_the_stored_one(tmp_path: Path) -> None
     presence, _ = session.run(None, {"images": images.numpy()})
     with torch.inference_mode():
         np.testing.assert_allclose(presence, network(images).presence.numpy(), atol=1e-5)
-
-
-def test_weights_that_were_not_rounded_are_refused(tmp_path: Path) -> None:
-    """Storing them would change the network that parity is checked against."""
-    with pytest.raises(ExportError, match=r"features\.4\.weight was not rounded to 16 bits"):
-        write_graphs(BaselineCnn(SMALL).eval(), tmp_path)

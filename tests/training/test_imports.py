@@ -180,31 +180,6 @@ def test_a_decoder_may_ignore_the_class(command: Command, tmp_path: Path) -> Non
     assert (12, 12) == np.asarray(loaded.reconstruct(image).reconstruction).shape[-2:]
 
 
-def test_pictures_are_not_replaced_by_a_bundle(
-    command: Command, shapes: Path, tmp_path: Path
-) -> None:
-    """A folder of that name that is no bundle stays, with what is in it."""
-    options = ("--classes", "a,b", "--logits", "--bundles", shapes.parent)
-    with pytest.raises(ExportError, match="exists and is no bundle"):
-        command(classifier(tmp_path), "--name", "shapes", *options)
-    assert 60 == len(list(shapes.glob("*/*.png")))
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (("--classes", "a,b,c", "--logits"), "3 classes"),
-    ],
-)
-def test_what_does_not_fit_is_said(
-    options: tuple[str, ...], why: str, command: Command, tmp_path: Path
-) -> None:
-    """The message says which option or which axis is wrong, and no bundle is written."""
-    with pytest.raises(ExportError, match=why):
-        command(classifier(tmp_path), "--name", "two", *options, "--bundles", tmp_path / "bundles")
-    assert not list((tmp_path / "bundles").iterdir())
-
-
 def test_logits_are_no_presence(command: Command, tmp_path: Path) -> None:
     """A network that ends with them needs `--logits`, whatever its output is called."""
     options = ("--name", "two", "--classes", "a,b", "--bundles", tmp_path)

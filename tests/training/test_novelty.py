@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,18 +53,6 @@ def test_a_fitted_rule_knows_what_it_was_fitted_on(
         assert extremes == pytest.approx((*table[:1], *table[-1:]), rel=1e-4)
 
 
-def test_features_are_of_the_most_present_class(runtime: Runtime, images: np.ndarray) -> None:
-    """Image by image, without batches, they are the same."""
-    features = find_features(runtime, images[:70], encode(runtime, images[:70]), None)
-    place = 66
-    presence, poses = runtime.encode(images[place : place + 1])
-    label = presence[0].argmax()
-    drawn = runtime.decode(poses[:, label], np.array([label]))
-    error = np.square(drawn - images[place]).sum() / (np.square(images[place]).sum() + 1)
-    assert presence.max() == pytest.approx(features.length[place], abs=1e-5)
-    assert error == pytest.approx(features.error[place], rel=1e-4)
-
-
 def draw_poses(count: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Presence (N, 3) and poses (N, 3, 2) of two classes, which differ a little in length."""
     rng = np.random.default_rng(seed)
@@ -73,16 +60,6 @@ def draw_poses(count: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
     poses[np.arange(count), np.arange(count) % 2, 0] += 0.8
     poses = poses.astype(np.float32)
     return np.linalg.norm(poses, axis=2), poses
-
-
-def test_far_poses_get_rank_zero() -> None:
-    """Moved across the direction in which known ones differ, by twice what they do along it."""
-    gaussians = fit_gaussians(*draw_poses(400, seed=0))
-    known = measure_distances(gaussians, *draw_poses(400, seed=1))
-    _, poses = draw_poses(400, seed=2)
-    poses[..., 1] += 0.05
-    far = measure_distances(gaussians, np.linalg.norm(poses, axis=2), poses)
-    assert known.max() < far.min()
 
 
 def test_distances_are_those_of_mahalanobis() -> None:
@@ -93,29 +70,6 @@ def test_distances_are_those_of_mahalanobis() -> None:
     expected = np.sqrt(np.einsum("ni,ij,nj->n", away, np.linalg.inv(np.cov(away.T)), away))
     ratios = measure_distances(fit_gaussians(presence, poses), presence, poses) / expected
     assert ratios / ratios.mean() == pytest.approx(np.ones(400), rel=0.02)
-
-
-def test_a_class_that_was_never_seen_has_the_mean_of_all() -> None:
-    """The third one is never the most present."""
-    presence, poses = draw_poses(400, seed=0)
-    means = fit_gaussians(presence, poses).means
-    assert poses.reshape(400, 6).mean(axis=0) == pytest.approx(means[2], abs=1e-5)
-    assert poses.reshape(400, 6)[::2].mean(axis=0) == pytest.approx(means[0], abs=1e-5)
-
-
-@pytest.mark.parametrize(("threshold", "known"), [(0.0, 100.0), (1.0, 0.0)])
-def test_other_kinds_are_counted_that_pass_for_known(
-    runtime: Runtime, images: np.ndarray, data_dir: Path, threshold: float, known: float
-) -> None:
-    """An image at the threshold is known, as the service has it."""
-    rule = replace(
-        fit_novelty(runtime, images[:100], images[100:], described="noise"), threshold=threshold
-    )
-    others = draw_others(runtime.bundle.manifest, data_dir)
-    compared, _ = compare_kinds(runtime, rule, others, None, "")
-    expected = {"noise", "blanks", "letters", "digits (toys)"}
-    assert expected == {one["kind"] for one in compared.others}
-    assert {(COUNT, known)} == {(one["images"], one["known_percent"]) for one in compared.others}
 
 
 def test_only_images_that_were_not_learnt_are_compared(
@@ -162,9 +116,3 @@ def test_every_kind_has_its_images(manifest: Manifest, data_dir: Path) -> None:
     assert COUNT == len({one.tobytes() for one in kinds["letters"].images})
     assert np.ptp(kinds["blanks"].images[0]) == 0
     assert kinds["letters"].images.sum(axis=(1, 2, 3)).min() > 20
-
-
-def test_what_a_network_learnt_is_no_other_kind(manifest: Manifest, data_dir: Path) -> None:
-    """To a network of the toys they are not novel."""
-    kinds = draw_others(replace(manifest, dataset="toys"), data_dir)
-    assert {"noise", "blanks", "letters"} == kinds.keys()

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -49,27 +48,12 @@ READ = provenance.TestRead(
 )
 
 
-def test_a_run_comes_back_from_json() -> None:
-    """Tuples too, which JSON does not have."""
-    run = replace(DIGITS, taken=("a", "b"))
-    assert run == Run.from_dict(json.loads(json.dumps(run.to_dict())))
-
-
 def test_a_read_stays_with_the_weights(tmp_path: Path) -> None:
     """Every read by a run or by those before it is found, in order, and no other."""
     reads = [replace(READ, run=run, errors=number) for number, run in enumerate(("b2", "c3", "a1"))]
     for read in reads:
         record_read(tmp_path / "bundles", read)
     assert (reads[0], reads[2]) == reads_of(tmp_path / "bundles", [DIGITS, PAIRS])
-
-
-def test_a_read_is_dated(tmp_path: Path) -> None:
-    """Today's date is the default; without a record there are no reads."""
-    assert () == reads_of(tmp_path, [DIGITS])
-    undated = {name: value for name, value in vars(READ).items() if name != "date"}
-    record_read(tmp_path, provenance.TestRead(**undated))
-    (read,) = reads_of(tmp_path, [PAIRS])
-    assert datetime.now(UTC) - datetime.fromisoformat(f"{read.date}T00:00Z") < timedelta(days=2)
 
 
 def test_reads_at_the_same_time_are_all_kept(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from training.data.source import DatasetError
 from training.export import (
     publish,
 )
-from training.graphs import ExportError
 from training.metrics import METRICS
 from training.provenance import ProvenanceError
 from training.recipes import Recipe
@@ -107,25 +106,6 @@ def test_images_become_samples_where_their_licence_is_known(
         for sample in read_samples(bundle.path / SAMPLES, len(bundle.manifest.class_names)):
             assert licence == sample.licence
             assert np.asarray(Image.open(bundle.path / SAMPLES / sample.file)).tobytes() in known
-
-
-def test_a_run_without_its_log_is_not_published(
-    run_dir: Path, data_dir: Path, tmp_path: Path
-) -> None:
-    """The bundle that is there stays what it was."""
-    (tmp_path / "tiny").mkdir()
-    (tmp_path / "tiny" / CARD).write_text("the bundle before")
-    log = (run_dir / METRICS).rename(run_dir / "away")
-    with pytest.raises(ExportError, match=f"has no {METRICS}"):
-        publish(run_dir, tmp_path, name=None, data_dir=data_dir)
-    log.rename(run_dir / METRICS)
-    assert "the bundle before" == (tmp_path / "tiny" / CARD).read_text()
-
-
-def test_an_impossible_name_is_refused(run_dir: Path, tmp_path: Path) -> None:
-    """Before anything is computed."""
-    with pytest.raises(ExportError, match="'My Net' is not a bundle name"):
-        publish(run_dir, tmp_path, name="My Net", data_dir=tmp_path)
 
 
 def test_the_bundle_of_another_run_is_not_replaced(run_dir: Path, tmp_path: Path) -> None:

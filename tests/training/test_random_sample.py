@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.data.assemblies import VIEWS
-from training.random_sample import draw_rows, objects_of, split_rows
+from training.random_sample import draw_rows, split_rows
 
 LABELS = np.repeat([0, 1, 2], [60, 30, 10])
 """In the order of their classes, as in a folder."""
@@ -19,14 +18,6 @@ def test_a_sample_has_the_shares_of_the_classes(count: int) -> None:
     assert count == len(set(rows.tolist()))
     found = np.bincount(LABELS[rows], minlength=3)
     assert np.abs(found - np.array([0.6, 0.3, 0.1]) * count).max() <= 1
-
-
-def test_a_sample_is_not_the_first_images() -> None:
-    """The seed decides which images of a class are drawn; the same seed draws the same."""
-    rows = draw_rows(LABELS, 20, seed=0)
-    assert np.array_equal(rows, draw_rows(LABELS, 20, seed=0))
-    assert set(rows.tolist()) != set(draw_rows(LABELS, 20, seed=1).tolist())
-    assert rows[LABELS[rows] == 0].max() > 30
 
 
 def test_few_images_show_many_objects() -> None:
@@ -46,11 +37,3 @@ def test_halves_share_classes_and_no_object(per_object: int) -> None:
     assert not set(objects[one]) & set(objects[other])
     counts = [np.bincount(LABELS[rows], minlength=3) for rows in (one, other)]
     assert np.abs(counts[0] - counts[1]).max() <= per_object
-
-
-def test_only_rendered_images_share_objects() -> None:
-    """Each other image is its own object."""
-    rendered = objects_of("assemblies", 2 * VIEWS)
-    assert rendered is not None
-    assert [VIEWS, VIEWS] == np.bincount(rendered).tolist()
-    assert objects_of("mnist", 10) is objects_of("leaves", 10) is None

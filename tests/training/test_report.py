@@ -105,24 +105,6 @@ def test_a_folder_of_other_classes_is_refused(shades: Bundle, tmp_path: Path) ->
         load_unseen(Runtime(shades), tmp_path / "new")
 
 
-def test_unreadable_new_pictures_are_named(shades: Bundle, tmp_path: Path) -> None:
-    """All at once."""
-    new = fill(tmp_path / "new", seed=1)
-    for name in ("0/a.png", "1/b.png"):
-        (new / name).write_bytes(b"no picture")
-    with pytest.raises(DatasetError, match=r"2 files of .* cannot be read:\n  0/a.png\n  1/b.png"):
-        load_unseen(Runtime(shades), new)
-
-
-def test_a_published_score_is_not_replaced(bundle: Bundle, data_dir: Path, tmp_path: Path) -> None:
-    """A network of a published data set may be tried on any pictures of its classes."""
-    before = {path.name: path.read_bytes() for path in bundle.path.iterdir()}
-    scores = evaluate(bundle, data_dir, folder=fill(tmp_path / "new", seed=1))
-    assert 24 == scores.images
-    assert before == {path.name: path.read_bytes() for path in bundle.path.iterdir()}
-    assert not (bundle.path.parent / TEST_READS).exists()
-
-
 class Page(HTMLParser):
     """The titles, addresses and text of a page."""
 
@@ -195,11 +177,3 @@ def test_names_do_not_steer_the_terminal(shades: Bundle, trained: Path, tmp_path
     assert "1/\\x1b[2Jcopy.png" in result.output
     assert "\x1b[2J" not in result.output
     assert "\u202e" not in result.output
-
-
-def test_held_out_pictures_have_a_report_too(shades: Bundle, trained: Path, tmp_path: Path) -> None:
-    """Where one is asked for."""
-    target = tmp_path / "held-out.html"
-    options = ["evaluate", str(shades.path), "--validation", "--data", str(trained)]
-    assert 0 == CliRunner().invoke(app, [*options, "--report", str(target)]).exit_code
-    assert "4 of 4" in target.read_text() or "of 4 wrong" in target.read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.statistics import interval, mean_interval, standard_error
+from training.statistics import interval, standard_error
 
 DIGITS = 300
 
@@ -32,21 +32,6 @@ def test_the_interval_is_wilsons(errors: int, count: int, expected: tuple[float,
     assert expected == pytest.approx(interval(errors, count), abs=5e-3)
 
 
-@pytest.mark.parametrize(("errors", "count"), [(0, 0), (3, 2)])
-def test_there_is_no_interval_of_nothing(errors: int, count: int) -> None:
-    """Without answers, or with more errors than answers, nothing can be said."""
-    with pytest.raises(ValueError, match=r"wrong|greater"):
-        interval(errors, count)
-
-
-def test_seeds_are_no_further_trials() -> None:
-    """Three networks wrong on the same images know no more than one of them."""
-    wrong = np.zeros((3, 10_000))
-    wrong[:, :100] = 1
-    low, high = mean_interval(wrong.mean(axis=0))
-    assert (1.0, pytest.approx(1.96 * 0.0995, rel=1e-3)) == ((low + high) / 2, (high - low) / 2)
-
-
 def test_shared_digits_widen_by_what_drawing_digits_anew_gives() -> None:
     """The error over 400 draws of other digits and pairs is that of a single draw."""
     generator = np.random.default_rng(0)
@@ -56,16 +41,6 @@ def test_shared_digits_widen_by_what_drawing_digits_anew_gives() -> None:
     plain = float(np.mean([standard_error(wrong) for wrong, _ in draws]))
     assert scatter == pytest.approx(told, rel=0.1)
     assert plain < 0.6 * told
-
-
-def test_pairs_that_share_both_digits_count_once() -> None:
-    """The variance is the sum over all pairs of pairs with a digit in common."""
-    generator = np.random.default_rng(0)
-    digits = np.array([generator.permutation(6)[:2] for _ in range(40)])
-    wrong = (digits == 3).any(axis=1).astype(float)
-    rest = wrong - wrong.mean()
-    shared = [[bool(set(one) & set(other)) for other in digits.tolist()] for one in digits.tolist()]
-    assert standard_error(wrong, digits) == pytest.approx((rest @ shared @ rest) ** 0.5 / 40)
 
 
 def test_images_of_an_object_are_one_trial() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from PIL import Image
 from training.data.source import DatasetError
 from training.recipes import PRESETS, Recipe
 from training.training_data import (
-    FolderSplit,
     for_pictures,
     load_again,
     load_pictures,
@@ -48,21 +46,10 @@ def test_the_network_fits_the_pictures(folder: Folder, tiny: Recipe) -> None:
     assert 30 == len(data.all.images)
 
 
-def test_size_and_channels_may_be_forced(folder: Folder, tiny: Recipe) -> None:
-    """Then pictures are made grey and brought to that size."""
-    data = load_pictures(tiny, folder(), channels=1, size=(28, 28))
-    assert (1, 28, 28) == data.recipe.network.image_shape
-
-
 def test_pictures_too_small_for_the_network(folder: Folder, tiny: Recipe) -> None:
     """The error names both."""
     with pytest.raises(DatasetError, match=r"tiny and images of 12x12 px: .* too small"):
         load_pictures(tiny, folder(size=(12, 12)))
-
-
-def test_a_folder_is_not_taken_for_a_published_data_set(folder: Folder, tiny: Recipe) -> None:
-    """Its runs are no runs of MNIST."""
-    assert "mnist-folder" == load_pictures(tiny, folder("mnist")).recipe.dataset
 
 
 def test_pictures_have_no_strokes(tiny: Recipe) -> None:
@@ -89,50 +76,6 @@ def test_pictures_are_learnt_for_enough_steps(name: str, count: int) -> None:
     assert steps == pytest.approx(max(800, preset.epochs * count / preset.batch_size), rel=0.01)
     assert min(16, preset.batch_size) <= recipe.batch_size <= preset.batch_size
     assert recipe.spread_steps <= max(800, steps) / 9
-
-
-@pytest.mark.parametrize("count", [2, 10, 20])
-def test_held_out_pictures_make_no_steps(folder: Folder, count: int) -> None:
-    """The steps are those of the pictures that are learnt from."""
-    recipe, _, training, *_ = load_pictures(PRESETS["pictures"], folder(count=count))
-    assert 800 == pytest.approx(recipe.epochs * len(training.labels) / recipe.batch_size, rel=0.01)
-
-
-@pytest.mark.parametrize("name", ["pictures", "mnist-matrix"])
-def test_one_picture_more_changes_little(name: str) -> None:
-    """Batches and the images seen never jump, and passes over the images never become more."""
-    preset = PRESETS[name]
-    counts = range(40, 6000, 7)
-    recipes = [for_pictures(preset, count) for count in counts]
-    seen = [recipe.epochs * count for recipe, count in zip(recipes, counts, strict=True)]
-    for before, after in pairwise(recipes):
-        assert 0 <= after.batch_size - before.batch_size <= 1
-        assert after.epochs <= before.epochs * 1.05
-    for before, after in pairwise(seen):
-        assert 0.99 < after / before < 1.2
-    assert preset.epochs == for_pictures(preset, 10_000).epochs
-
-
-@pytest.mark.parametrize("size", [35, 26])
-def test_pairs_that_have_no_middle_are_refused(size: int, tmp_path: Path) -> None:
-    """Before anything is loaded: squares that digits cannot lie in the middle of."""
-    recipe = PRESETS["multimnist-attention"]
-    sizes = replace(recipe.network, height=size, width=size)
-    with pytest.raises(DatasetError, match="squares of 28, 30, 32"):
-        load_published(replace(recipe, network=sizes), tmp_path)
-
-
-@pytest.mark.parametrize("count", [10, 40, 400, 5000])
-def test_a_decoder_sees_enough_images(count: int) -> None:
-    """Sixteen of each batch at least, or all of it."""
-    recipe = for_pictures(PRESETS["pictures"], count)
-    assert round(recipe.reconstruction_share * recipe.batch_size) >= 16
-
-
-def test_pairs_are_of_digits() -> None:
-    """A recipe for pairs learns no folder."""
-    with pytest.raises(DatasetError, match="multimnist-attention learns pairs"):
-        for_pictures(PRESETS["multimnist-attention"], 40)
 
 
 def test_pictures_are_read_again_as_they_were(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
@@ -181,29 +124,6 @@ def test_a_folder_that_grew_holds_out_what_weights_have_not_seen(
     np.testing.assert_array_equal(data.validation.images, again.validation.images)
 
 
-def test_a_picture_whose_content_changed_is_noticed(
-    folder: Folder, tiny: Recipe, tmp_path: Path
-) -> None:
-    """Even if its name is the old one."""
-    place = folder()
-    data = load_pictures(tiny, place)
-    (place / "cat" / "0.png").write_bytes((place / "cat" / "1.png").read_bytes())
-    with pytest.raises(DatasetError, match="has changed"):
-        load_again(data.recipe, data.pictures, tmp_path)
-
-
-def test_skipped_files_are_skipped_again(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
-    """The split says so, without the option."""
-    place = folder()
-    (place / "cat" / "bad.png").write_bytes(b"no picture")
-    split = FolderSplit(skip_unreadable=True)
-    data = load_pictures(tiny, place, split=split)
-    assert data.pictures is not None
-    stored = FolderSplit(**data.pictures.model_dump(mode="json"))
-    again = load_again(data.recipe, stored, tmp_path)
-    assert 30 == len(again.all.labels)
-
-
 def test_uneven_classes_are_named(folder: Folder, tiny: Recipe) -> None:
     """Those that have less than half as many pictures as the largest one, the rarest first."""
     place = folder(count=20)
@@ -247,12 +167,3 @@ def test_a_recipe_and_its_data_set_do_not_fit(tmp_path: Path, change: str, messa
     with pytest.raises(DatasetError, match=message):
         load_published(recipe, tmp_path)
     assert [] == list(tmp_path.iterdir())
-
-
-def test_other_pictures_held_out_are_another_split() -> None:
-    """Where the folder lies, and what else was learnt, does not matter."""
-    split = FolderSplit(class_names=("cat", "dog"), count=9, held_out_pictures="a b")
-    assert split.is_same(split.model_copy(update={"folder": "/pets", "trained_pictures": "c"}))
-    assert not split.is_same(split.model_copy(update={"held_out_pictures": "a c"}))
-    assert not split.is_same(split.model_copy(update={"count": 8}))
-    assert not split.is_same(None)

@@ -1,36 +1,27 @@
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from model.bundle import CARD, Bundle, write_manifest
-from model.capsnet import Network, build
+from model.capsnet import Network
 from model.runtime import Runtime
-from tests.directions import make_direction
-from tests.model.capsnet.networks import TINY
 from tests.training.published import HELD_OUT, RUN, say_training
 from training.analysis.bundle import (
     ITERATIONS,
     analyse,
     analyse_directions,
     analyse_novelty,
-    analyse_routing,
     measure_changes,
     novelty,
-    with_iterations,
 )
-from training.analysis.factors import FactorFit
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import DATASETS, Examples
 from training.evaluate import validation_examples
-from training.kinds import draw_changed
 from training.pair_scores import THRESHOLDS
 from training.recipes import recipe_of
 from training.training_data import TrainingData
@@ -79,17 +70,6 @@ def test_an_analysed_bundle_tells_what_was_found(
     assert "| letters | 5 |" in (bundle.path / CARD).read_text()
 
 
-def test_too_few_images_give_no_novelty_rule(
-    bundle: Bundle, examples: Examples, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The card says how many there have to be."""
-    monkeypatch.setattr(novelty, "MIN_IMAGES", HELD_OUT + 1)
-    analysed = analyse_novelty(bundle, examples, data_dir)
-    assert analysed.manifest.novelty is None
-    write_card(analysed)
-    assert "at least 300 held-out images" in (bundle.path / CARD).read_text()
-
-
 def test_a_family_is_asked_what_it_offers(family_bundles: Path, data_dir: Path) -> None:
     """A CNN has a calibration and nothing inside; self-attention has poses and no iterations."""
     plain = say_training(family_bundles / "tiny-baseline", data_dir / "baseline")
@@ -102,36 +82,6 @@ def test_a_family_is_asked_what_it_offers(family_bundles: Path, data_dir: Path) 
     attention = analyse(say_training(family_bundles / "tiny-attention", data_dir / "a"), data_dir)
     assert {"Sweeps", "Novelty"} <= headings(attention)
     assert "Routing" not in headings(attention)
-
-
-def test_known_factors_have_directions_too(
-    bundle: Bundle, examples: Examples, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where no factor is known, the measures have theirs alone."""
-    before = analyse_directions(bundle, examples, examples).manifest.directions
-    larger = make_direction(1, "size")
-    factors = np.zeros((2 * len(examples.labels), 1))
-    monkeypatch.setattr("training.analysis.bundle.factors_of", lambda *_: (factors,))
-    monkeypatch.setattr("training.analysis.bundle.known_factors", lambda known: ((), *known))
-    monkeypatch.setattr(
-        "training.analysis.bundle.fit_factors", lambda *_: iter([FactorFit("", (larger,))])
-    )
-    after = analyse_directions(bundle, examples, examples).manifest.directions
-    assert (*before, larger) == after
-
-
-def test_photographs_have_directions_of_their_own(
-    colour_bundle_path: Path, data_dir: Path, examples: Examples, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are swept too, and their card has a table."""
-    bundle = say_training(colour_bundle_path, data_dir / "blocks")
-    monkeypatch.setattr("training.analysis.directions.LEAST", 20)
-    wide = np.pad(examples.images[:, :, :24], [(0, 0), (0, 0), (0, 0), (2, 2)])
-    coloured = Examples(wide.repeat(3, 1), examples.labels)
-    fitted = analyse_directions(bundle, coloured, coloured)
-    write_card(fitted)
-    assert {"brightness", "change-1"} <= {one.name for one in fitted.manifest.directions}
-    assert {"Directions", "Sweeps"} <= headings(fitted)
 
 
 def test_pairs_have_no_novelty_rule(
@@ -150,36 +100,6 @@ def test_pairs_have_no_novelty_rule(
     assert analysed.manifest.neighbours
     assert analysed.manifest.neighbours.gallery
     assert {0, 1, 2} == set(analysed.manifest.neighbours.gallery.labels.tolist())
-
-
-def test_samples_are_of_all_classes_where_images_are_in_their_order(
-    bundle: Bundle, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each class has its shade: halves of the novelty rule, and images that are traced, have both."""
-    labels = np.arange(HELD_OUT) * 2 // HELD_OUT
-    shades = np.full((len(labels), 1, 28, 28), 51, np.uint8) * (1 + labels)[:, None, None, None]
-    ordered, seen = Examples(shades.astype(np.uint8), labels), list[set[float]]()
-
-    def look(*arguments: Any, **_: Any) -> None:
-        seen.extend({*np.unique(one)} for one in arguments if isinstance(one, np.ndarray))
-        raise InterruptedError
-
-    for name in ("fit_novelty", "measure_changes"):
-        monkeypatch.setattr(f"training.analysis.bundle.{name}", look)
-    data = TrainingData(recipe_of(bundle), DATASETS["toys"], ordered, ordered)
-    monkeypatch.setattr("training.analysis.bundle.training_data_of", lambda *_, **__: data)
-    monkeypatch.setattr("training.analysis.bundle._ROUTED", 10)
-    for part in (
-        lambda: analyse_novelty(bundle, ordered, data_dir),
-        lambda: analyse_routing(bundle, ordered),
-    ):
-        with suppress(InterruptedError):
-            part()
-    monkeypatch.setattr("training.kinds.CHANGED", 10)
-    changed = draw_changed(bundle.manifest, ordered)["turned by 30°"].labels
-    assert changed is not None
-    seen.append({*changed.tolist()})
-    assert [2] * 4 == [len(one) for one in seen]
 
 
 def test_findings_in_other_weights_are_forgotten(
@@ -235,18 +155,3 @@ def test_a_network_is_routed_for_longer_than_it_was_trained(
     expected = np.abs(np.diff(logits, axis=1)).mean(axis=(0, 2, 3))
     assert [(ITERATIONS,)] * 2 == [values.shape for values in found.values()]
     assert expected.tolist() == pytest.approx(found["logit"][:2].tolist(), rel=0.01)
-
-
-@pytest.mark.parametrize("family", ["dynamic", "shared", "matrix"])
-def test_a_longer_network_has_the_same_weights(family: str) -> None:
-    """With as many iterations as before it answers the same, with more another thing."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        short = build(TINY[family]).eval()
-    images = torch.from_numpy(IMAGES)
-    same = with_iterations(short, short.layers[-1].iterations)
-    longer = with_iterations(short, ITERATIONS)
-    assert ITERATIONS == longer.layers[-1].iterations
-    with torch.inference_mode():
-        assert torch.equal(short(images).poses, same(images).poses)
-        assert not torch.equal(short(images).poses, longer(images).poses)

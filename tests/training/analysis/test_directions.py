@@ -17,8 +17,6 @@ from training.analysis.directions import (
     Posed,
     fit_class,
     fit_directions,
-    fit_principal,
-    score_move,
     show_alone,
 )
 from training.analysis.factors import fit_factors
@@ -90,12 +88,6 @@ def test_a_move_of_one_unit_is_one_unit(directions: dict[str, Any]) -> None:
     assert 0.1 == pytest.approx(float(drawn.mean()), abs=1e-3)
 
 
-def test_what_never_changes_has_no_direction(directions: dict[str, Any]) -> None:
-    """Strips are as bright at the top as at the bottom."""
-    assert "top" not in directions
-    assert "warmth" not in directions
-
-
 def test_photographs_have_principal_directions(directions: dict[str, Any]) -> None:
     """They share all of the drawing's change, the largest first, and the pose reads them."""
     changes = [one for name, one in directions.items() if name.startswith("change-")]
@@ -130,34 +122,6 @@ def test_a_direction_that_drags_another_measure_along_is_told() -> None:
     assert not first.offered
     assert not second.offered
     assert first.quality.largest_other > 0.3
-
-
-def test_the_score_of_a_move_is_that_of_its_drawings() -> None:
-    """Half of the images go the other way."""
-    poses = np.array([[1.0, 0], [-1, 0]])
-
-    def drawn(poses: Doubles) -> Doubles:
-        return np.stack([np.abs(poses[:, 0]) * 2, 3 * poses[:, 0]], axis=1)
-
-    quality = score_move(poses, np.array([0.5, 0]), drawn, 0)
-    assert (0, 1, 0.5, 1.5) == (
-        quality.got,
-        quality.spread,
-        quality.same_way,
-        quality.largest_other,
-    )
-
-
-def test_principal_directions_of_a_narrow_pose_are_as_many_as_its_numbers() -> None:
-    """Three numbers have three."""
-    posed = Posed(
-        Mixed()
-        .encode(np.random.default_rng(0).random((60, 1, 4, 6), np.float32))
-        .poses[:, 0]
-        .astype(float),
-        np.zeros((60, 1)),
-    )
-    assert 3 == len(list(fit_principal(Mixed(), posed, posed, label=0)))  # type: ignore[arg-type]
 
 
 def test_a_known_factor_gets_a_direction() -> None:

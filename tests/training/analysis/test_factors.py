@@ -9,8 +9,7 @@ from PIL import Image
 from model.bundle import Bundle
 from model.runtime import Runtime
 from training.analysis.bundle import analyse_factors
-from training.analysis.factors import known_factors, read_factors
-from training.data.assemblies import list_factors
+from training.analysis.factors import read_factors
 from training.data.source import DatasetError
 
 
@@ -76,13 +75,3 @@ def test_directions_of_factors_join_the_others(folder: Path, bundle: Bundle) -> 
     assert "luck" not in found
     growth = [one for one in sentences if "growth" in one]
     assert ["growth"] == list(found) or "no relation" in growth[0]
-
-
-def test_an_azimuth_goes_round() -> None:
-    """It is a sine and a cosine; the light comes from a side and from above."""
-    factors = list_factors("train")
-    columns, values = known_factors(factors)
-    assert (len(factors.label), len(columns)) == values.shape
-    sine, cosine = values[:, 0], values[:, 1]
-    np.testing.assert_allclose(1, sine**2 + cosine**2)
-    assert ["azimuth-sine", "azimuth-cosine"] == [one.name for one in columns[:2]]

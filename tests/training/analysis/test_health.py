@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from model.bundle import CARD, Bundle, BundleError
+from model.bundle import CARD, Bundle
 from model.capsnet import build
 from tests.model.capsnet.networks import TINY
 from tests.training.published import HELD_OUT, say_training
@@ -78,20 +78,3 @@ def test_every_family_that_routes_is_measured(
     assert "## Health" in (bundle.path / CARD).read_text()
     with Image.open(bundle.path / "health.png") as figure:
         assert "PNG" == figure.format
-
-
-def test_uniform_first_couplings_are_measured_as_such(bundle: Bundle, examples: Examples) -> None:
-    """Routing by agreement begins with an entropy of one, and agreement lowers it."""
-    health = analyse_health(bundle, examples).manifest.health
-    assert health
-    (classes,) = health.couplings
-    assert 1 == classes.entropy[0] >= classes.entropy[-1]
-    assert 0 == pytest.approx(classes.polarisation[0], abs=1e-6)
-    assert classes.polarisation[-1] > 0
-
-
-def test_a_network_without_routing_has_no_health(family_bundles: Path, data_dir: Path) -> None:
-    """The message says why."""
-    plain = say_training(family_bundles / "tiny-baseline", data_dir / "plain")
-    with pytest.raises(BundleError, match="no routing to trace"):
-        analyse_health(plain, validation_examples(plain, data_dir))

@@ -3,9 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from model.bundle import CARD, NEIGHBOURS, Bundle, BundleError
+from model.bundle import CARD, NEIGHBOURS, Bundle
 from model.preprocess import scale
 from model.runtime import Runtime
 from tests.training.published import HELD_OUT, TRAINING
@@ -46,20 +45,6 @@ def test_images_without_a_licence_stay_out(bundle: Bundle, data_dir: Path) -> No
     assert "has their poses alone" in (bundle.path / CARD).read_text()
 
 
-def test_a_second_time_replaces_the_first(bundle: Bundle, data_dir: Path) -> None:
-    """The same images are chosen, and offered once."""
-    first = analyse_neighbours(bundle, data_dir)
-    second = analyse_neighbours(Bundle.open(bundle.path), data_dir)
-    assert first.manifest == second.manifest
-    assert 1 == second.manifest.offers.count("neighbours")
-
-
-def test_a_network_without_poses_has_no_neighbours(family_bundles: Path, tmp_path: Path) -> None:
-    """It is refused before anything is read."""
-    with pytest.raises(BundleError, match="no poses to compare"):
-        analyse_neighbours(Bundle.open(family_bundles / "tiny-baseline"), tmp_path)
-
-
 def test_classes_get_equal_shares() -> None:
     """Those that are answered wrongly only where others are missing."""
     labels = np.array([0] * 8 + [1] * 3)[:, None]
@@ -67,17 +52,3 @@ def test_classes_get_equal_shares() -> None:
     chosen = choose(labels, right, classes=2, count=6)
     assert [1, 3, 5] == [row for row in chosen.tolist() if row < 8]
     assert [8, 9, 10] == [row for row in chosen.tolist() if row >= 8]
-
-
-def test_a_class_may_have_none() -> None:
-    """Then the others are as many as without it."""
-    assert [0, 1] == choose(
-        np.zeros((5, 1), np.int64), np.ones(5, bool), classes=3, count=6
-    ).tolist()
-
-
-def test_pairs_count_for_both_classes() -> None:
-    """Until each class has its share."""
-    labels = np.array([[0, 1], [0, 2], [1, 2], [0, 1]])
-    chosen = choose(labels, np.ones(4, bool), classes=3, count=6)
-    assert [0, 1, 2] == chosen.tolist()
