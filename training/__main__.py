@@ -415,10 +415,10 @@ def analyse(
     data_dir: DataDir = _DATA,
     data: DataFolder = None,
     neighbours: Annotated[
-        bool, typer.Option("--neighbours", help="Only add the training images of /neighbours.")
-    ] = False,
-    directions: Annotated[
-        bool, typer.Option("--directions", help="Only fit the directions of poses.")
+        bool,
+        typer.Option(
+            "--neighbours", help="Show your own pictures in /neighbours, in place of poses alone."
+        ),
     ] = False,
     factors: Annotated[
         Path | None,
@@ -434,12 +434,8 @@ def analyse(
 
     `export` does this too.
     """
-    from training.analysis.bundle import analyse as analysed  # noqa: PLC0415  as above
-    from training.analysis.bundle import (  # noqa: PLC0415  as above
-        analyse_factors,
-        analyse_neighbours,
-        refit_directions,
-    )
+    from training.analysis.bundle import analyse as analyse_bundle  # noqa: PLC0415  as above
+    from training.analysis.bundle import analyse_factors  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
 
     opened = open_bundle(bundle)
@@ -457,12 +453,8 @@ def analyse(
                 "an imported network needs --data, a folder of pictures like those of its training"
             )
         console.print(analyse_on(opened, data)[1], markup=False)
-    elif neighbours:
-        write_card(analyse_neighbours(opened, data_dir, folder=data))
-    elif directions:
-        write_card(refit_directions(opened, data_dir, folder=data))
     else:
-        analysed(opened, data_dir, folder=data)
+        analyse_bundle(opened, data_dir, folder=data, own_images=neighbours)
     console.print(f"wrote {opened.path}")
 
 

@@ -18,9 +18,7 @@ from training.recipes import recipe_of
 from training.reliability import coverage_range
 from training.templates import render
 
-CURVES, WRONG, SWEEP, ROUTING, ROC = (
-    f"{name}.png" for name in ("curves", "wrong", "sweep", "routing", "roc")
-)
+CURVES, WRONG, SWEEP = "curves.png", "wrong.png", "sweep.png"
 CONFIDENCE, EXPLAINED, HEALTH = "confidence.png", "explained.png", "health.png"
 _PAGES = Path("../../../docs/explanation")
 """Where the cards of shipped bundles find the definitions of what they measure."""
@@ -184,8 +182,6 @@ def _figures(bundle: Bundle) -> dict[str, Any]:
         "curves": CURVES,
         "wrong": WRONG,
         "sweep": SWEEP,
-        "routing": ROUTING,
-        "roc": ROC,
         "confidence_figure": CONFIDENCE,
         "explained_figure": EXPLAINED,
         "health_figure": HEALTH,

@@ -28,16 +28,16 @@ from training.answers import (
     is_wrong,
     recalls,
 )
-from training.card import CONFIDENCE, EXPLAINED, ROC, WRONG, write_card
+from training.card import CONFIDENCE, EXPLAINED, WRONG, write_card
 from training.confidence import Answered, fit_confidence, input_of
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import TEST_PAIRS
 from training.data.source import DatasetError
 from training.explained import Splits, measure_explained
-from training.figures import draw_confidence, draw_roc, draw_wrong
+from training.figures import draw_confidence, draw_wrong
 from training.kinds import draw_changed, draw_others
 from training.manifest import update_manifest
-from training.novelty import RocCurve, compare_kinds, find_threshold, score_novelty
+from training.novelty import compare_kinds, find_threshold, score_novelty
 from training.pair_scores import score_pairs
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
 from training.random_sample import objects_of, split_rows, take
@@ -73,8 +73,6 @@ class Calibration(NamedTuple):
     measures: Mapping[str, Mapping[str, Any]]
     """How far probabilities and sets of labels hold, by kind of images: see
     `training.reliability`."""
-    curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
-    """The ROC curve of each other kind of images."""
     protocol: str
     """What the images of the test split were used for, besides the error."""
 
@@ -333,11 +331,10 @@ def calibrate(runtime: Runtime, answers: Answers, data_dir: Path) -> Calibration
         for kind, (pictures, shown) in {**changed, **others}.items():
             presence = encode(runtime, pictures).presence
             measures[kind] = measure_images(confidence, presence, shown)
-    curves: dict[str, RocCurve] = {}
     if rule and ranks is not None:
         rule = replace(rule, test_novel_percent=_percent(ranks[outside] < rule.threshold))
-        rule, curves = compare_kinds(runtime, rule, others, ranks[outside], counted)
-    return Calibration(confidence, rule, measures, curves, protocol)
+        rule = compare_kinds(runtime, rule, others, ranks[outside], counted)
+    return Calibration(confidence, rule, measures, protocol)
 
 
 def _percent(chosen: NDArray[np.bool_]) -> float:
@@ -386,12 +383,10 @@ def _keep(bundle: Bundle, scores: Scores) -> None:
         explained = scores.explained or manifest.explained
         return replace(manifest, metrics=scores.metrics() | seeds, explained=explained)
 
-    for name in (WRONG, *((ROC, CONFIDENCE) if found else ())):
+    for name in (WRONG, *((CONFIDENCE,) if found else ())):
         (bundle.path / name).unlink(missing_ok=True)
     if len(scores.wrong.images):
         draw_wrong(scores.wrong, bundle.manifest.class_names, bundle.path / WRONG)
-    if found and found.curves:
-        draw_roc(found.curves, bundle.path / ROC)
     if found and found.measures:
         draw_confidence(found.measures, bundle.path / CONFIDENCE, title=bundle.manifest.name)
     write_card(update_manifest(bundle, add))

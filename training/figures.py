@@ -51,28 +51,6 @@ def draw_curves(metrics: Path, target: Path, *, title: str) -> None:
     save(figure, target)
 
 
-def draw_routing(changes: Mapping[str, Floats], target: Path, *, title: str) -> None:
-    """Draw mean changes (R,) by routing iteration, a panel for each of what changes."""
-    figure, axes = make_axes(len(changes), 1, title=title)
-    for axis, (name, values) in zip(axes.flat, changes.items(), strict=True):
-        axis.plot(range(1, len(values) + 1), values, marker="o")
-        axis.set(title=f"mean change of a {name}", xlabel="iteration")
-        axis.set_ylim(bottom=0)
-    save(figure, target)
-
-
-def draw_roc(
-    curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]], target: Path
-) -> None:
-    """Draw ROC curves by kind: shares of the others and of typical images, (T,) each."""
-    figure, axes = make_axes(1, 1, title="images that are not novel, by threshold")
-    for kind, (others, typical) in curves.items():
-        axes[0, 0].plot(others, typical, label=kind)
-    axes[0, 0].set(xlabel="share of others", ylabel="share of typical images")
-    axes[0, 0].legend()
-    save(figure, target)
-
-
 def draw_confidence(scores: Mapping[str, Mapping[str, Any]], target: Path, *, title: str) -> None:
     """Draw reliability, coverage and sizes of label sets for several kinds of images.
 

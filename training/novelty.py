@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score, roc_curve
+from sklearn.metrics import roc_auc_score
 
 from model.bundle.novelty import NoveltyRule, PoseGaussians
 from model.outputs import Encoding
@@ -32,13 +32,6 @@ MIN_IMAGES = 300
 """The fewest images of a rule. Half of them, drawn at random, set the threshold."""
 _TAIL = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
 QUANTILES = (*_TAIL, 0.5, *(round(1 - share, 4) for share in reversed(_TAIL)))
-
-
-class RocCurve(NamedTuple):
-    """The shares (T,) of images that are not novel, for thresholds from the highest down."""
-
-    others: Ranks
-    typical: Ranks
 
 
 def fit_novelty(
@@ -139,15 +132,15 @@ def compare_kinds(
     others: Mapping[str, Kind],
     typical: Ranks | None,
     described: str,
-) -> tuple[NoveltyRule, dict[str, RocCurve]]:
-    """Score images of other kinds: the rule with what it makes of them, and their ROC curves.
+) -> NoveltyRule:
+    """Score images of other kinds: the rule with what it makes of them.
 
     Args:
         typical: the lowest ranks (N,) of images that the network has not learnt; None where there
             are none, so that nothing is compared.
         described: what these are, for the manifest.
     """
-    scores, curves = list[dict[str, float | int | str]](), {}
+    scores = list[dict[str, float | int | str]]()
     for kind, (images, _) in others.items():
         ranks = score_novelty(runtime, images, rule)
         known_percent = round(100 * float(np.mean(ranks >= rule.threshold)), 2)
@@ -161,6 +154,5 @@ def compare_kinds(
             both = np.concatenate((ranks, typical))
             auc = round(float(roc_auc_score(is_typical, both)), 4)
             score |= {"auc": auc, "typical": described}
-            curves[kind] = RocCurve(*roc_curve(is_typical, both)[:2])
         scores.append(score)
-    return replace(rule, others=tuple(scores)), curves
+    return replace(rule, others=tuple(scores))

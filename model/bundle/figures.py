@@ -18,8 +18,6 @@ FIGURES = {
     EXPLAINED: "images, their reconstructions and those of PCA",
     "health.png": "couplings and starved capsules",
     "sweep.png": "poses, moved step by step",
-    "routing.png": "mean change by routing iteration",
-    "roc.png": "ROC curves",
 }
 """What each figure shows, by file name, in the order of the card."""
 MAX_FIGURE_BYTES = 4_000_000

@@ -12,7 +12,7 @@ from model.bundle import CARD, Bundle
 from model.bundle.confidence import Confidence
 from model.preprocess import Floats
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
-from training.analysis.bundle import analyse_confidence
+from training.analysis.bundle import measure_confidence, write_findings
 from training.card import write_card
 from training.confidence import (
     MIN_OBJECTS,
@@ -114,7 +114,7 @@ def test_a_bundle_is_calibrated_on_images_that_it_left_out(
     bundle: Bundle, examples: Examples
 ) -> None:
     """Manifest and card say so; the bundle that is opened has the same calibration."""
-    analysed = analyse_confidence(bundle, examples)
+    analysed = write_findings(bundle, confidence=measure_confidence(bundle, examples))
     write_card(analysed)
     confidence = Bundle.open(bundle.path).manifest.confidence
     assert confidence
@@ -129,18 +129,17 @@ def test_a_bundle_is_calibrated_on_images_that_it_left_out(
 def test_weights_that_the_images_chose_are_named(bundle_path: Path, data_dir: Path) -> None:
     """The coverage on new images is then lower."""
     chosen = say_training(bundle_path, data_dir / "chosen", runs=(replace(RUN, kept_step=7),))
-    analysed = analyse_confidence(chosen, validation_examples(chosen, data_dir))
-    assert analysed.manifest.confidence
-    assert "also chose the weights of step 7" in analysed.manifest.confidence.images
+    confidence = measure_confidence(chosen, validation_examples(chosen, data_dir))
+    assert confidence
+    assert "also chose the weights of step 7" in confidence.images
 
 
 def test_a_network_of_all_images_is_calibrated_on_half_of_the_test_split(
-    bundle_path: Path, data_dir: Path, examples: Examples, monkeypatch: pytest.MonkeyPatch
+    bundle_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other half is measured; manifest, card and the record of reads say so."""
     monkeypatch.setattr("training.kinds.COUNT", 5)
     final = say_training(bundle_path, data_dir / "b" / "final", runs=(replace(RUN, held_out=0),))
-    assert final == analyse_confidence(final, examples)
     evaluate(final, data_dir)
     manifest = Bundle.open(final.path).manifest
     assert manifest.confidence
@@ -158,12 +157,12 @@ def test_test_images_are_scored_with_changed_and_novel_ones(
 ) -> None:
     """One read of the test split scores them all; a new calibration forgets the scores."""
     monkeypatch.setattr("training.kinds.COUNT", 5)
-    analysed = analyse_confidence(bundle, examples)
-    evaluate(analysed, data_dir)
+    calibrated = {"confidence": measure_confidence(bundle, examples)}
+    evaluate(write_findings(bundle, **calibrated), data_dir)
     opened = Bundle.open(bundle.path)
     kinds = opened.manifest.metrics["confidence"]
     assert {"10 test images", "turned by 30°", "with noise of 0.2", "letters"} <= kinds.keys()
     assert "coverage" in kinds["turned by 30°"]["sets"]["0.95"]
     assert "coverage" not in kinds["letters"]["sets"]["0.95"]
     assert "| turned by 30° | 10 |" in (bundle.path / CARD).read_text()
-    assert "confidence" not in analyse_confidence(opened, examples).manifest.metrics
+    assert "confidence" not in write_findings(opened, **calibrated).manifest.metrics

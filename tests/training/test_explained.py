@@ -10,12 +10,14 @@ from PIL import Image
 
 from model.bundle import CARD, Bundle
 from model.runtime import Runtime
-from training.analysis.bundle import analyse_explained
-from training.card import write_card
+from training.analysis.bundle import write_findings
+from training.card import EXPLAINED, write_card
 from training.data.datasets import Examples
+from training.evaluate import training_data_of
 from training.explained import (
     ClassComponents,
     explained_share,
+    measure_explained,
     reconstruct,
     show_objects,
 )
@@ -50,19 +52,18 @@ def test_each_class_has_its_own_components(count: int) -> None:
 
 def test_manifest_card_and_figure_tell_it(bundle: Bundle, data_dir: Path) -> None:
     """PCA with as many numbers as the pose has is among them."""
-    analysed = analyse_explained(bundle, data_dir)
-    write_card(analysed)
-    explained = Bundle.open(bundle.path).manifest.explained
-    assert explained
-    assert analysed.manifest.explained == explained
+    data, figure = training_data_of(bundle, data_dir), bundle.path / EXPLAINED
+    explained = measure_explained(bundle, data, described="of toys", figure=figure)
+    write_card(write_findings(bundle, explained=explained))
+    assert Bundle.open(bundle.path).manifest.explained == explained
     assert {"8", "16", "32", "64"} == explained.pca.keys()
     assert explained.pca["16"] == explained.pca_same > explained.pca["8"]
     card = (bundle.path / CARD).read_text()
     assert "## What a pose explains" in card
     assert explained.is_low  # the network is untrained
     assert "This is less than PCA of the class explains with as many numbers." in card
-    with Image.open(bundle.path / "explained.png") as figure:
-        assert "PNG" == figure.format
+    with Image.open(figure) as picture:
+        assert "PNG" == picture.format
 
 
 def test_pairs_are_explained_digit_by_digit(strokes_bundle_path: Path) -> None:

@@ -7,7 +7,8 @@ in the metric of C, that changes one measure by one unit and no other is a colum
     G = C J' (J C J' + e)^-1.
 
 A linear regression reads the measures of an image from its pose. All figures are measured on images
-that had no part in the fit.
+that had no part in the fit that they score: on held-out images or, where those are few, on each
+third of all images by a fit to the other two.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from training.data.pairs import fixed_pairs
 
 FITTED, SCORED = 300, 100
 """The most images of a class that a fit takes, and of others that score it."""
-LEAST = 45
-"""The fewest images of a class that are fitted. A third of them scores the fit."""
-_LEAST_SCORED = 50
-"""Fewer held-out images of a class join the others, and a third of all is scored."""
+LEAST = 24
+"""The fewest images of a class that are fitted."""
 PRINCIPAL = 4
 """The number of principal directions, and the fewest measures that do without them."""
+_LEAST_HELD_OUT, _FOLDS = 50, 3
+"""With fewer held-out images of a class, all its images are divided into folds."""
 _CHANGES, _STEP = 500, 0.35
 """The number of changes of a pose, and their size in standard deviations."""
 _SMALL, _RIDGE = 1e-3, 1e-6
@@ -53,10 +54,6 @@ class Shown(NamedTuple):
     values: Doubles
     """(N, L, F): what is known of the objects, such as the measures of each one alone."""
 
-    def none(self) -> Shown:
-        """No images of the same kind."""
-        return Shown(self.images[:0], self.labels[:0], self.values[:0])
-
 
 class Posed(NamedTuple):
     """Poses of one class, with what is known of their images."""
@@ -65,6 +62,29 @@ class Posed(NamedTuple):
     """(N, D)."""
     values: Doubles
     """(N, F)."""
+
+    def at(self, rows: NDArray[np.int64]) -> Posed:
+        """The poses of some of the images."""
+        return Posed(self.poses[rows], self.values[rows])
+
+
+class Folds(NamedTuple):
+    """The poses of a class that give its directions, and those that score them."""
+
+    fitted: Posed
+    scored: list[tuple[Posed, Posed]]
+    """Poses that are fitted, and others that score that fit."""
+
+
+class Moves(NamedTuple):
+    """Moves of a pose, each of which should change one measure by one standard deviation."""
+
+    moves: Doubles
+    """(M, D)."""
+    drawn: Measured
+    """Measures drawings, each measure in its standard deviation."""
+    sizes: Doubles
+    """(M,), how much each move changes a drawing."""
 
 
 def show_alone(
@@ -94,7 +114,9 @@ def show_pairs(runtime: Runtime, digits: Examples, count: int, *, shift_px: int)
     return Shown(pairs.images, pairs.labels, values.reshape(*pairs.labels.shape, -1))
 
 
-def fit_directions(runtime: Runtime, learnt: Shown, held_out: Shown) -> Iterator[Direction]:
+def fit_directions(
+    runtime: Runtime, learnt: Shown, held_out: Shown | None = None
+) -> Iterator[Direction]:
     """Fit the directions of every class of which there are at least LEAST images.
 
     Photographs, and classes with fewer than PRINCIPAL good directions, get principal ones too.
@@ -106,61 +128,64 @@ def fit_directions(runtime: Runtime, learnt: Shown, held_out: Shown) -> Iterator
     """
     manifest = runtime.bundle.manifest
     for label in range(manifest.num_classes):
-        parts = split_class(runtime, learnt, held_out, label)
-        if parts is None:
+        folds = divide_class(runtime, learnt, held_out, label)
+        if folds is None:
             continue
 
         def drawn(poses: Doubles, label: int = label) -> Doubles:
             return measure(manifest, decode(runtime, poses, label))
 
-        found = list(fit_class(*parts, drawn, measures=measures_of(manifest), label=label))
+        found = list(fit_class(folds, drawn, measures=measures_of(manifest), label=label))
         yield from found
         if manifest.preprocess == "crop" or sum(one.offered for one in found) < PRINCIPAL:
-            yield from fit_principal(runtime, *parts, label=label)
+            yield from fit_principal(runtime, folds, label=label)
 
 
-def split_class(
-    runtime: Runtime, learnt: Shown, held_out: Shown, label: int
-) -> tuple[Posed, Posed] | None:
-    """The poses of a class that are fitted, and those that are scored; None if there are few."""
-    fitted, scored = (
-        _of_class(runtime, learnt, label, FITTED),
-        _of_class(runtime, held_out, label, SCORED),
-    )
-    if len(scored.poses) < _LEAST_SCORED:
-        pooled = Posed(*(np.concatenate(pair) for pair in zip(fitted, scored, strict=True)))
-        order = np.random.default_rng(label).permutation(len(pooled.poses))
-        cut = len(order) - len(order) // 3
-        fitted, scored = (
-            Posed(*(values[rows] for values in pooled)) for rows in (order[:cut], order[cut:])
-        )
-    return None if len(fitted.poses) + len(scored.poses) < LEAST else (fitted, scored)
+def divide_class(
+    runtime: Runtime, learnt: Shown, held_out: Shown | None, label: int
+) -> Folds | None:
+    """The poses of a class that are fitted, and those that score; None if there are few."""
+    fitted = _of_class(runtime, learnt, label, FITTED)
+    if held_out is not None:
+        scored = _of_class(runtime, held_out, label, SCORED)
+        if len(scored.poses) >= _LEAST_HELD_OUT:
+            return Folds(fitted, [(fitted, scored)])
+        fitted = Posed(*(np.concatenate(pair) for pair in zip(fitted, scored, strict=True)))
+    if len(fitted.poses) < LEAST:
+        return None
+    folds = np.random.default_rng(label).permutation(len(fitted.poses)) % _FOLDS
+    others = [
+        (np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(_FOLDS)
+    ]
+    return Folds(fitted, [(fitted.at(rest), fitted.at(fold)) for rest, fold in others])
 
 
 def fit_class(
-    fitted: Posed, scored: Posed, drawn: Measured, *, measures: Sequence[Measure], label: int
+    folds: Folds, drawn: Measured, *, measures: Sequence[Measure], label: int
 ) -> Iterator[Direction]:
     """Fit a direction for each measure of one class.
 
     Args:
-        fitted: what is fitted.
-        scored: what is scored.
         drawn: measures drawings.
         measures: the names of the F values.
     """
-    std = drawn(fitted.poses).std(axis=0)
-    weights, intercepts = fit_readings(fitted)
-    covariance = _covariance(fitted.poses)
-    slopes = _fit_slopes(fitted.poses, covariance, drawn) / (std + _SMALL)[:, None]  # (F, D)
-    spread = slopes @ covariance @ slopes.T + _SMALL * np.eye(len(std))
-    moves = (covariance @ slopes.T @ np.linalg.inv(spread)).T  # (F, D), by one standard deviation
-    read = scored.poses @ weights + intercepts
-    offsets = (drawn(scored.poses) - read).mean(axis=0)
-    quantiles = np.quantile(
-        np.concatenate([fitted.poses, scored.poses]) @ weights + intercepts, RANKS, axis=0
-    )
-    errors = scored.values - read
-    variances = scored.values.var(axis=0) + _RIDGE**2
+    std = drawn(folds.fitted.poses).std(axis=0)
+
+    def fit(fitted: Posed) -> Moves:
+        covariance = _covariance(fitted.poses)
+        slopes = _fit_slopes(fitted.poses, covariance, drawn) / (std + _SMALL)[:, None]  # (F, D)
+        spread = slopes @ covariance @ slopes.T + _SMALL * np.eye(len(std))
+        moves = (covariance @ slopes.T @ np.linalg.inv(spread)).T
+        return Moves(moves, lambda poses: drawn(poses) / (std + _RIDGE), std)
+
+    (moves, *_), qualities = _fit_and_score(folds, fit, len(std))
+    weights, intercepts = fit_readings(folds.fitted)
+    values, read = read_held_out(folds)
+    scored = [part for _, part in folds.scored]
+    offsets = (np.concatenate([drawn(part.poses) for part in scored]) - read).mean(axis=0)
+    known = np.concatenate([folds.fitted.poses, *(part.poses for part in scored)])
+    quantiles = np.quantile(known @ weights + intercepts, RANKS, axis=0)
+    errors, variances = values - read, values.var(axis=0) + _RIDGE**2
     for index, (name, unit, *_) in enumerate(measures):
         if std[index] <= _RIDGE:
             continue
@@ -171,9 +196,7 @@ def fit_class(
             vector=_rounded(moves[index] / std[index]),
             std=_round(std[index]),
             quantiles=_rounded(np.maximum.accumulate(quantiles[:, index])),
-            quality=score_move(
-                scored.poses, moves[index], lambda poses: drawn(poses) / (std + _RIDGE), index
-            ),
+            quality=qualities[index],
             reading=Reading(
                 intercept=_round(intercepts[index]),
                 weights=_rounded(weights[:, index]),
@@ -184,27 +207,26 @@ def fit_class(
         )
 
 
-def fit_principal(
-    runtime: Runtime, fitted: Posed, scored: Posed, *, label: int
-) -> Iterator[Direction]:
+def fit_principal(runtime: Runtime, folds: Folds, *, label: int) -> Iterator[Direction]:
     """The moves of a pose, of one standard deviation, that change the drawing most."""
 
     def pixels(poses: Doubles) -> Doubles:
         return decode(runtime, poses, label).reshape(len(poses), -1).astype(np.float64)
 
-    covariance, mean = _covariance(fitted.poses), fitted.poses.mean(axis=0)
-    root = np.linalg.cholesky(covariance)
-    images, sizes, turns = np.linalg.svd(
-        _fit_slopes(fitted.poses, covariance, pixels) @ root, full_matrices=False
-    )
-    images, shares = (
-        images[:, :PRINCIPAL] / (sizes[:PRINCIPAL] + _RIDGE),
-        np.square(sizes) / (np.square(sizes).sum() + _RIDGE),
-    )
-    moves = (root @ turns.T).T  # (D, D)
-    weights = np.linalg.solve(root, np.eye(len(root))).T @ turns.T  # its columns read the moves
-    for index in range(min(PRINCIPAL, len(moves))):
-        along = (fitted.poses - mean) @ weights[:, index]
+    def fit(fitted: Posed) -> Moves:
+        covariance = _covariance(fitted.poses)
+        root = np.linalg.cholesky(covariance)
+        slopes = _fit_slopes(fitted.poses, covariance, pixels)
+        images, sizes, turns = np.linalg.svd(slopes @ root, full_matrices=False)
+        images = images[:, :PRINCIPAL] / (sizes[:PRINCIPAL] + _RIDGE)
+        return Moves(turns @ root.T, lambda poses: pixels(poses) @ images, sizes)
+
+    (moves, _, sizes), qualities = _fit_and_score(folds, fit, PRINCIPAL)
+    shares = np.square(sizes) / (np.square(sizes).sum() + _RIDGE)
+    weights = np.linalg.pinv(moves)  # its columns read the moves
+    mean = folds.fitted.poses.mean(axis=0)
+    for index, quality in enumerate(qualities):
+        along = (folds.fitted.poses - mean) @ weights[:, index]
         yield Direction(
             label=label,
             name=f"change-{index + 1}",
@@ -212,9 +234,7 @@ def fit_principal(
             vector=_rounded(moves[index]),
             std=1,
             quantiles=_rounded(np.quantile(along, RANKS)),
-            quality=score_move(
-                scored.poses, moves[index], lambda poses: pixels(poses) @ images, index
-            ),
+            quality=quality,
             reading=Reading(
                 intercept=_round(-mean @ weights[:, index]),
                 weights=_rounded(weights[:, index]),
@@ -225,23 +245,6 @@ def fit_principal(
         )
 
 
-def score_move(poses: Doubles, move: Doubles, drawn: Measured, index: int) -> Quality:
-    """Score a move of poses (N, D) that should change one measure by one, and no other.
-
-    Args:
-        drawn: measures drawings, each measure in its standard deviation.
-        index: of the measure.
-    """
-    slopes = (drawn(poses + move) - drawn(poses - move)) / 2
-    own, others = slopes[:, index], np.delete(slopes.mean(axis=0), index)
-    return Quality(
-        got=_round(own.mean()),
-        spread=_round(own.std()),
-        same_way=_round((own > 0).mean()),
-        largest_other=_round(np.abs(others).max(initial=0)),
-    )
-
-
 def fit_readings(fitted: Posed) -> tuple[Doubles, Doubles]:
     """The weights (D, F) and intercepts (F,) that read values from poses, by ridge regression."""
     mean, level = fitted.poses.mean(axis=0), fitted.values.mean(axis=0)
@@ -250,6 +253,15 @@ def fit_readings(fitted: Posed) -> tuple[Doubles, Doubles]:
     normal = centred.T @ centred + ridge * np.eye(centred.shape[1])
     weights = np.linalg.solve(normal, centred.T @ (fitted.values - level))
     return weights, level - mean @ weights
+
+
+def read_held_out(folds: Folds) -> tuple[Doubles, Doubles]:
+    """The values (N, F) of images that score, and what fits to other images read of them."""
+    read = []
+    for fitted, scored in folds.scored:
+        weights, intercepts = fit_readings(fitted)
+        read.append(scored.poses @ weights + intercepts)
+    return np.concatenate([scored.values for _, scored in folds.scored]), np.concatenate(read)
 
 
 def decode(runtime: Runtime, poses: Doubles, label: int) -> Floats:
@@ -279,12 +291,36 @@ def _of_class(runtime: Runtime, shown: Shown, label: int, count: int) -> Posed:
     return Posed(encode_class(runtime, scale(shown.images[rows]), label), values)
 
 
+def _fit_and_score(
+    folds: Folds, fit: Callable[[Posed], Moves], count: int
+) -> tuple[Moves, list[Quality]]:
+    """The moves of a class, and how well the first of each fit do on the images that score it."""
+    fits = [fit(fitted) for fitted, _ in folds.scored]
+    final = fits[0] if len(fits) == 1 else fit(folds.fitted)
+    qualities = []
+    for index in range(min(count, len(final.moves))):
+        slopes = np.concatenate(
+            [
+                (drawn(scored.poses + own[index]) - drawn(scored.poses - own[index])) / 2
+                for (own, drawn, _), (_, scored) in zip(fits, folds.scored, strict=True)
+            ]
+        )
+        got, others = slopes[:, index], np.delete(slopes.mean(axis=0), index)
+        qualities.append(
+            Quality(
+                got=_round(got.mean()),
+                spread=_round(got.std()),
+                same_way=_round((got > 0).mean()),
+                largest_other=_round(np.abs(others).max(initial=0)),
+            )
+        )
+    return final, qualities
+
+
 def _covariance(poses: Doubles) -> Doubles:
     covariance = np.atleast_2d(np.cov(poses, rowvar=False))
-    return np.asarray(
-        covariance
-        + _RIDGE * (np.trace(covariance) / len(covariance) + _RIDGE) * np.eye(len(covariance))
-    )
+    ridge = _RIDGE * (np.trace(covariance) / len(covariance) + _RIDGE)
+    return np.asarray(covariance + ridge * np.eye(len(covariance)))
 
 
 def _fit_slopes(poses: Doubles, covariance: Doubles, drawn: Measured) -> Doubles:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from model.bundle.directions import READABLE, Direction
 from model.measures import Doubles, Measure, measures_of
@@ -22,18 +21,20 @@ from model.preprocess import WHITE, Floats
 from model.runtime import Runtime
 from training.analysis.directions import (
     LEAST,
+    Folds,
+    Posed,
     Shown,
     decode,
+    divide_class,
     encode_class,
     fit_class,
     fit_readings,
-    split_class,
+    read_held_out,
 )
 from training.data.assemblies import LAMPS, Factors
 from training.data.source import DatasetError
 
-_UNIT = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<unit>[^()]*)\))?")
-_NAME = re.compile(r"[\w .-]{1,64}")
+_COLUMN = re.compile(r"(?P<name>[\w .-]{1,64}?)\s*(?:\((?P<unit>[^()]*)\))?")
 _KNOWN = ("azimuth-sine", "azimuth-cosine", "elevation", "size", "light-right", "light-above")
 
 
@@ -41,8 +42,8 @@ class FactorFit(NamedTuple):
     """What was found of one factor in one class."""
 
     sentence: str
-    found: tuple[Direction, ...]
-    """The direction, or none where there are too few images or no relation."""
+    direction: Direction | None = None
+    """None where there are too few images or no relation."""
 
 
 def known_factors(factors: Factors) -> tuple[tuple[Measure, ...], Doubles]:
@@ -58,35 +59,30 @@ def known_factors(factors: Factors) -> tuple[tuple[Measure, ...], Doubles]:
 
 
 def fit_factors(
-    runtime: Runtime, fitted: Shown, scored: Shown, columns: Sequence[Measure]
+    runtime: Runtime, learnt: Shown, held_out: Shown | None, columns: Sequence[Measure]
 ) -> Iterator[FactorFit]:
     """Fit a direction for each column of known values, class by class."""
-    manifest = runtime.bundle.manifest
-    for label in np.unique(fitted.labels).tolist():
-        name = manifest.class_names[label]
-        parts = split_class(runtime, fitted, scored, label)
-        if parts is None:
-            count = int((fitted.labels == label).sum() + (scored.labels == label).sum())
-            yield FactorFit(f"{name}: {count} pictures are too few; {LEAST} are needed", ())
+    for label in np.unique(learnt.labels).tolist():
+        name = runtime.bundle.manifest.class_names[label]
+        folds = divide_class(runtime, learnt, held_out, label)
+        if folds is None:
+            count = int((learnt.labels == label).sum())
+            yield FactorFit(f"{name}: {count} pictures are too few; {LEAST} are needed")
             continue
-        weights, intercepts = fit_readings(parts[0])
-        errors = parts[1].values - parts[1].poses @ weights - intercepts
-        r2 = 1 - np.square(errors).mean(axis=0) / (parts[1].values.var(axis=0) + 1e-12)
-        related = np.flatnonzero(r2 >= READABLE).tolist()
+        values, read = read_held_out(folds)
+        r2 = 1 - np.square(values - read).mean(axis=0) / (values.var(axis=0) + 1e-12)
         for index in np.flatnonzero(r2 < READABLE).tolist():
             yield FactorFit(
                 f"{name}, {columns[index].name}: no relation to the pose was found "
-                f"(R² {r2[index]:.2f} on {len(errors)} held-out pictures)",
-                (),
+                f"(R² {r2[index]:.2f} on {len(values)} held-out pictures)"
             )
-        if not related:
-            continue
-        fit, score = (part._replace(values=part.values[:, related]) for part in parts)
-
-        read = partial(_read_again, runtime, label, weights[:, related], intercepts[related])
-        measures = [columns[row] for row in related]
-        for one in fit_class(fit, score, read, measures=measures, label=label):
-            yield FactorFit(_describe(name, one, len(errors)), (one,))
+        if related := np.flatnonzero(r2 >= READABLE).tolist():
+            chosen = _with_values(folds, related)
+            weights, intercepts = fit_readings(chosen.fitted)
+            drawn = partial(_read_again, runtime, label, weights, intercepts)
+            measures = [columns[row] for row in related]
+            for direction in fit_class(chosen, drawn, measures=measures, label=label):
+                yield FactorFit(_describe(name, direction, len(values)), direction)
 
 
 def read_factors(runtime: Runtime, table: Path, folder: Path) -> tuple[list[Measure], Shown]:
@@ -106,17 +102,24 @@ def read_factors(runtime: Runtime, table: Path, folder: Path) -> tuple[list[Meas
     for line, row in enumerate(rows, 2):
         try:
             values.append([float(value) for value in row[1:]])
-        except ValueError as error:
+            image, label = _read_picture(runtime, folder / row[0])
+        except (OSError, ValueError) as error:
             raise DatasetError(f"{table}, line {line}: {error}") from error
         if len(row) != len(head) or not np.isfinite(values[-1]).all():
             raise DatasetError(f"{table}, line {line}: {len(head) - 1} numbers follow the file")
-        image, label = _read_picture(runtime, folder / row[0])
         images.append(image)
         labels.append(label)
     if not rows:
         raise DatasetError(f"{table} has no rows")
     pixels = (np.concatenate(images) * WHITE).round().astype(np.uint8)
     return columns, Shown(pixels, np.array(labels)[:, None], np.array(values)[:, None])
+
+
+def _with_values(folds: Folds, columns: list[int]) -> Folds:
+    def chosen(posed: Posed) -> Posed:
+        return Posed(posed.poses, posed.values[:, columns])
+
+    return Folds(chosen(folds.fitted), [(chosen(one), chosen(two)) for one, two in folds.scored])
 
 
 def _read_again(
@@ -127,10 +130,10 @@ def _read_again(
 
 
 def _column(head: str, table: Path, runtime: Runtime) -> Measure:
-    found = _UNIT.fullmatch(head.strip())
-    name = found["name"] if found else ""
-    if found is None or not _NAME.fullmatch(name):
+    found = _COLUMN.fullmatch(head.strip())
+    if found is None:
         raise DatasetError(f"{table}: {head!r} is no name of a column: `name` or `name (unit)`")
+    name = found["name"]
     taken = {one.name for one in measures_of(runtime.bundle.manifest)}
     if name in taken or name.startswith("change-"):
         raise DatasetError(f"{table}: the bundle measures {name} itself; rename the column")
@@ -139,22 +142,18 @@ def _column(head: str, table: Path, runtime: Runtime) -> Measure:
 
 def _read_picture(runtime: Runtime, file: Path) -> tuple[Floats, int]:
     names = runtime.bundle.manifest.class_names
-    try:
-        with Image.open(file) as picture:
-            image = runtime.prepare(picture)
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise DatasetError(f"{file}: {error}") from error
+    image = runtime.prepare(file)
     if file.parent.name in names:
         return image, names.index(file.parent.name)
     return image, int(runtime.encode(image).presence[0].argmax())
 
 
-def _describe(name: str, one: Direction, images: int) -> str:
-    reading, quality = one.reading, one.quality
-    unit = f" {one.unit}" if one.unit else ""
-    refused = "" if one.offered else "; the direction is not offered"
+def _describe(name: str, direction: Direction, images: int) -> str:
+    reading, quality = direction.reading, direction.quality
+    unit = f" {direction.unit}" if direction.unit else ""
+    refused = "" if direction.offered else "; the direction is not offered"
     return (
-        f"{name}, {one.name}: read with R² {reading.r2:.2f} and a mean error of "
+        f"{name}, {direction.name}: read with R² {reading.r2:.2f} and a mean error of "
         f"{reading.mean_error:.3g}{unit} on {images} held-out pictures; one asked for gives "
         f"{quality.got:.2f} ± {quality.spread:.2f}{refused}"
     )

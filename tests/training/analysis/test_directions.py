@@ -14,6 +14,7 @@ from tests.views.numpy_net import MANIFEST
 from training.analysis.directions import (
     LEAST,
     PRINCIPAL,
+    Folds,
     Posed,
     fit_class,
     fit_directions,
@@ -103,10 +104,20 @@ def test_photographs_have_principal_directions(directions: dict[str, Any]) -> No
 
 
 def test_a_class_of_few_images_is_left_out() -> None:
-    """With one more, a third of them scores the fit."""
-    few = list(fit_directions(Mixed(), shown(LEAST - 1), shown(4).none()))  # type: ignore[arg-type]
-    assert [] == few
-    assert list(fit_directions(Mixed(), shown(LEAST), shown(4).none()))  # type: ignore[arg-type]
+    """Held-out images count too."""
+    assert [] == list(fit_directions(Mixed(), shown(LEAST - 1)))  # type: ignore[arg-type]
+    assert list(fit_directions(Mixed(), shown(LEAST - 4), shown(4, 1)))  # type: ignore[arg-type]
+
+
+def test_few_images_score_each_other() -> None:
+    """Of thirty images, each third is scored by a fit to the others; noise is not read."""
+    few = shown(30)
+    found = {one.name: one for one in fit_directions(Mixed(), few)}  # type: ignore[arg-type]
+    assert found["middle"].offered
+    assert found["middle"].reading.r2 > 0.99
+    noise = few._replace(values=np.random.default_rng(5).standard_normal(few.values.shape))
+    read = [one.reading.r2 for one in fit_directions(Mixed(), noise)]  # type: ignore[arg-type]
+    assert max(r2 for r2 in read if r2 != 1) < 0.3
 
 
 def test_a_direction_that_drags_another_measure_along_is_told() -> None:
@@ -118,7 +129,8 @@ def test_a_direction_that_drags_another_measure_along_is_told() -> None:
     def drawn(poses: Doubles) -> Doubles:
         return np.stack([poses[:, 0], poses[:, 0] + 1e-3 * poses[:, 1]], axis=1)
 
-    first, second = fit_class(posed, posed, drawn, measures=MEASURES, label=0)
+    folds = Folds(posed, [(posed, posed)])
+    first, second = fit_class(folds, drawn, measures=MEASURES, label=0)
     assert not first.offered
     assert not second.offered
     assert first.quality.largest_other > 0.3
@@ -129,19 +141,20 @@ def test_a_known_factor_gets_a_direction() -> None:
     examples = strips(150)
     ages = examples.images[:, 0, 0, 0].astype(float)[:, None]
     few = shown(150, values=ages)
-    (fit,) = fit_factors(Mixed(), few, few.none(), [Measure("age", "years")])  # type: ignore[arg-type]
+    (fit,) = fit_factors(Mixed(), few, None, [Measure("age", "years")])  # type: ignore[arg-type]
     assert "top, age: read with R² 1.00" in fit.sentence
-    (age,) = fit.found
+    age = fit.direction
+    assert age
     assert ("age", "years", True) == (age.name, age.unit, age.offered)
     strip = Mixed().decode(np.array([age.vector], np.float32), None)[0, 0, 0, 0]
     assert 1 / 255 == pytest.approx(float(strip), rel=0.05)
 
 
-@pytest.mark.parametrize(("count", "words"), [(20, "too few; 45"), (150, "no relation")])
+@pytest.mark.parametrize(("count", "words"), [(20, "too few; 24"), (150, "no relation")])
 def test_a_factor_without_direction_says_why(count: int, words: str) -> None:
     """Too few pictures, or nothing that the pose would say."""
     ages = np.random.default_rng(1).standard_normal((count, 1))
     few = shown(count, values=ages)
-    (fit,) = fit_factors(Mixed(), few, few.none(), [Measure("age", "years")])  # type: ignore[arg-type]
+    (fit,) = fit_factors(Mixed(), few, None, [Measure("age", "years")])  # type: ignore[arg-type]
     assert words in fit.sentence
-    assert () == fit.found
+    assert fit.direction is None

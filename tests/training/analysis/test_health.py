@@ -7,27 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
-from model.bundle import CARD, Bundle
 from model.capsnet import build
 from tests.model.capsnet.networks import TINY
 from tests.training.published import HELD_OUT, say_training
-from training.analysis.bundle import analyse_health
-from training.analysis.health import effective_dims, entropy, polarisation, presence_negated
-from training.card import write_card
-from training.data.datasets import Examples
-from training.evaluate import validation_examples
+from training.analysis.health import (
+    effective_dims,
+    entropy,
+    measure_health,
+    polarisation,
+    presence_negated,
+)
+from training.evaluate import training_data_of
 
 RNG = np.random.default_rng(0)
 UNIFORM = np.full((4, 3), 0.25)
 ONE_PARENT = np.eye(4)[:, :3]
 IMAGES = RNG.random((4, 1, 28, 28), np.float32)
-
-
-@pytest.fixture
-def examples(bundle: Bundle, data_dir: Path) -> Examples:
-    return validation_examples(bundle, data_dir)
 
 
 def test_entropy_and_polarisation_are_opposite_ends() -> None:
@@ -62,19 +58,14 @@ def test_lengths_without_a_bias_do_not_see_a_sign(family: str) -> None:
 def test_every_family_that_routes_is_measured(
     family: str, family_bundles: Path, data_dir: Path
 ) -> None:
-    """Each of its layers has couplings by iteration; the card has a section on them."""
+    """Each of its layers has couplings by iteration."""
     bundle = say_training(family_bundles / f"tiny-{family}", data_dir / family)
     layers = bundle.manifest.layers
-    analysed = analyse_health(bundle, validation_examples(bundle, data_dir))
-    health = Bundle.open(bundle.path).manifest.health
-    assert health
-    assert analysed.manifest.health == health
+    health = measure_health(bundle, training_data_of(bundle, data_dir).validation, described="")
     assert HELD_OUT == health.count
     assert [layer.name for layer in layers] == [one.layer for one in health.couplings]
     assert [layer.iterations for layer in layers] == [len(one.entropy) for one in health.couplings]
     assert "classes" == health.capsules[-1].layer
     assert 1 <= health.parse_trees <= health.images_per_class
-    write_card(analysed)
-    assert "## Health" in (bundle.path / CARD).read_text()
-    with Image.open(bundle.path / "health.png") as figure:
-        assert "PNG" == figure.format
+    if family == "dynamic":  # couplings are uniform at first
+        assert 1 == health.couplings[-1].entropy[0] >= health.couplings[-1].entropy[-1]
