@@ -11,8 +11,7 @@ import numpy as np
 
 from model.bundle import Bundle, write_manifest
 from training.data.datasets import DIGITS, Dataset
-from training.data.formats import Columns
-from training.data.source import File, Source
+from training.data.source import Columns, File, Source
 from training.provenance import Run
 
 TRAINING, TEST, HELD_OUT = 80, 10, 40

@@ -6,9 +6,6 @@ smallNORB do (LeCun, Huang and Bottou, 2004): 18 azimuths, 9 elevations of the c
 seen without perspective. Its size differs from view to view. Everything follows from a seed, so the
 factors of every image are known (`list_factors`).
 
-A class of mirrored joints may be added: the fourth class in a looking glass, which no rotation
-turns into the original.
-
 Images are light on black. They are rendered by sphere tracing of signed distances (Hart 1996),
 four rays for each pixel, shaded by Lambert's law, without shadows.
 """
@@ -26,12 +23,10 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from model.bundle.atomic_file import replacing
-from training.data.formats import Columns
-from training.data.source import DatasetError, DataSplit
+from training.data.source import Columns, DatasetError, DataSplit
 
 Vectors = NDArray[np.float32]
 CLASSES = ("lamp", "stand", "table", "dock", "hanger")
-MIRRORED = "mirrored dock"
 AZIMUTHS = range(0, 360, 20)
 ELEVATIONS = range(30, 75, 5)
 LAMPS = (
@@ -53,7 +48,6 @@ SIZES = (0.8, 1.2)
 """The least and the largest size of an object, as a factor."""
 VERSION = 1
 """Rendered files are named after it: a change of what is rendered needs another number."""
-_DOCK = CLASSES.index("dock")
 _SEED = 2004
 _EXTENT, _REACH = 1.05, 0.9
 _STEPS, _TOUCH, _PROBE = 48, 2e-3, 1e-3
@@ -71,13 +65,6 @@ class Factors(NamedTuple):
     """In degrees: how far the camera looks down."""
     lamp: NDArray[np.int64]
     size: NDArray[np.float64]
-
-    def at(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Factors:
-        """Return those of some of the images."""
-        label, instance, azimuth, elevation, lamp, size = self
-        return Factors(
-            label[rows], instance[rows], azimuth[rows], elevation[rows], lamp[rows], size[rows]
-        )
 
 
 class Assembly(NamedTuple):
@@ -119,11 +106,9 @@ class RenderedSource:
 
     Args:
         size_px: height and width.
-        mirrored: whether the class of mirrored joints is added.
     """
 
     size_px: int
-    mirrored: bool = False
 
     @property
     def splits(self) -> Collection[DataSplit]:
@@ -158,11 +143,11 @@ class RenderedSource:
 
     def factors(self, split: DataSplit) -> Factors:
         """Return the known factors of every image of a split, in the order of `columns`."""
-        return list_factors(split, mirrored=self.mirrored)
+        return list_factors(split)
 
     def render(self, split: DataSplit) -> NDArray[np.uint8]:
         """Render all images (N, 1, H, W) of a split, and show the progress."""
-        views = list(_views(split, mirrored=self.mirrored))
+        views = list(_views(split))
         parts = [
             render_lamps(assemble(label, instance), view, size_px=self.size_px)
             for label, instance, view in track(views, f"rendering {split} images", transient=True)
@@ -178,12 +163,12 @@ class View(NamedTuple):
     size: float
 
 
-def list_factors(split: DataSplit, *, mirrored: bool = False) -> Factors:
+def list_factors(split: DataSplit) -> Factors:
     """List the factors of every image of a split.
 
     The order is by instance, class, azimuth, elevation and lamp, the last one changing first.
     """
-    views = list(_views(split, mirrored=mirrored))
+    views = list(_views(split))
     table = np.array([(label, instance, *view) for label, instance, view in views])
     repeated = table.repeat(len(LAMPS), axis=0)
     label, instance, azimuth, elevation = repeated[:, :4].astype(np.int64).T
@@ -203,7 +188,7 @@ def object_of(count: int) -> NDArray[np.int64]:
 
 
 def assemble(label: int, instance: int) -> Assembly:
-    """Build an instance of a class; label 5 is the mirrored class."""
+    """Build an instance of a class."""
     numbers = _uniform(label, instance)
 
     def between(*ranges: tuple[float, float]) -> Vectors:
@@ -213,11 +198,8 @@ def assemble(label: int, instance: int) -> Assembly:
     post = between((0.07, 0.11), (0.3, 0.42))
     ball = float(between((0.15, 0.22))[0])
     ring = between((0.2, 0.28), (0.05, 0.07))
-    is_mirrored = label == len(CLASSES)
-    places = _join(_DOCK if is_mirrored else label, slab, post, (ball, float(ring[1])))
+    places = _join(label, slab, post, (ball, float(ring[1])))
     places += 0.03 * np.array([[2 * next(numbers) - 1 for _ in range(3)] for _ in range(4)])
-    if is_mirrored:
-        places[:, 0] *= -1
     heights = np.array((slab[1], post[1], ball, ring[1]))
     places[:, 1] -= ((places[:, 1] - heights).min() + (places[:, 1] + heights).max()) / 2
     return Assembly(slab, post, ball, ring, places.astype(np.float32))
@@ -263,15 +245,6 @@ def render_lamps(assembly: Assembly, view: View, *, size_px: int) -> NDArray[np.
     return pixels
 
 
-def render_factors(factors: Factors, *, size_px: int) -> NDArray[np.uint8]:
-    """Render an image (N, 1, H, W) of each row of factors, which no split needs to have."""
-    images = []
-    for label, instance, azimuth, elevation, lamp, size in zip(*factors, strict=True):
-        view = View(azimuth, elevation, size)
-        images.append(render_lamps(assemble(label, instance), view, size_px=size_px)[lamp])
-    return np.stack(images)[:, None]
-
-
 def _trace(assembly: Assembly, view: View, fine: int) -> tuple[NDArray[np.int64], Vectors]:
     """Follow fine x fine parallel rays; return which of them hit, and the normals there."""
     to_camera = _direction(view.azimuth, view.elevation)
@@ -315,10 +288,10 @@ def _direction(azimuth: float, elevation: float) -> Vectors:
     return np.array((np.cos(e) * np.sin(a), np.sin(e), np.cos(e) * np.cos(a)), np.float32)
 
 
-def _views(split: DataSplit, *, mirrored: bool) -> Iterator[tuple[int, int, View]]:
+def _views(split: DataSplit) -> Iterator[tuple[int, int, View]]:
     """Class, instance and view of every render of a split, in order."""
     for instance in INSTANCES[split]:
-        for label in range(len(CLASSES) + mirrored):
+        for label in range(len(CLASSES)):
             sizes = _uniform(label, instance, 1)
             for azimuth in AZIMUTHS:
                 for elevation in ELEVATIONS:

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.data import assemblies
-from training.data.formats import read_cifar, read_idx
-from training.data.source import DatasetError, DataSplit, File, Source
+from training.data.source import DatasetError, DataSplit, File, Source, read_cifar, read_idx
 
 HELD_OUT = 5000
 """The number of training examples kept for validation: the last ones."""
@@ -157,20 +156,6 @@ def _idx(
     )
 
 
-def _assemblies(name: str, size_px: int, *, mirrored: bool = False) -> Dataset:
-    """Rendered objects of so many pixels, with the mirrored class or without."""
-    return Dataset(
-        name=name,
-        kind="assemblies",
-        image_shape=(1, size_px, size_px),
-        class_names=(*assemblies.CLASSES, *[assemblies.MIRRORED] * mirrored),
-        preprocess="stretch",
-        held_out_count=(len(assemblies.CLASSES) + mirrored) * assemblies.VIEWS,
-        source=assemblies.RenderedSource(size_px=size_px, mirrored=mirrored),
-        licence="Apache-2.0",
-    )
-
-
 def _by_name(datasets: Iterable[Dataset]) -> dict[str, Dataset]:
     return {dataset.name: dataset for dataset in datasets}
 
@@ -224,9 +209,16 @@ DATASETS = _by_name(
                 read=read_cifar,
             ),
         ),
-        _assemblies("assemblies", 48),
-        _assemblies("assemblies-96", 96),
-        _assemblies("assemblies-mirrored", 48, mirrored=True),
+        Dataset(
+            name="assemblies",
+            kind="assemblies",
+            image_shape=(1, 48, 48),
+            class_names=assemblies.CLASSES,
+            preprocess="stretch",
+            held_out_count=len(assemblies.CLASSES) * assemblies.VIEWS,
+            source=assemblies.RenderedSource(size_px=48),
+            licence="Apache-2.0",
+        ),
     )
 )
 """Data sets that networks are trained on."""

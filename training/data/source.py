@@ -1,4 +1,7 @@
-"""Find or download a data set's files, check and read them."""
+"""Files of published data sets: found on disk or downloaded, checked and read.
+
+torchvision is not used, see docs/adr/0029-own-readers.md.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from filelock import FileLock
+from numpy.typing import NDArray
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from training.data.formats import Columns
-
 DataSplit = Literal["train", "test"]
+Columns = dict[str, NDArray[Any]]
+"""What a file holds: `images` (N, C, H, W) uint8, `labels` (N,) int64, or both."""
+_ATTEMPTS, _TIMEOUT_S = 4, 30.0
+"""The tries for each mirror, with doubling pauses, and how long one may stay silent."""
 _CHUNK_BYTES = 1 << 16
-_PARTIAL_CONTENT = 206
-_RANGE_NOT_SATISFIABLE = 416
-_PERMANENT = range(400, 500)
+_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 _BAR = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
 _T = TypeVar("_T")
 
@@ -83,14 +87,12 @@ class Source:
         """
         files = self.files[split]
         paths = [_on_disk(directory, file) for file in files]
-        if self.archive and not all(paths):
+        if self.archive and not all(path.exists() for path in paths):
             unpack = partial(self._unpack, files)
             parts = self._load(directory / self.archive, unpack, fetch=fetch)
         else:
             parts = [
-                self._load(
-                    path or directory / f"{file.name}.gz", partial(self._parse, file), fetch=fetch
-                )
+                self._load(path, partial(self._parse, file), fetch=fetch)
                 for file, path in zip(files, paths, strict=True)
             ]
         return {
@@ -113,9 +115,12 @@ class Source:
 
     def _parse(self, file: File, content: bytes) -> Columns:
         """The columns of a file's content. ValueError where it is not the published one."""
-        content = _decompress(content)
-        if file.md5 and _md5(content) != file.md5:
-            raise ValueError("its MD5 differs")
+        if content.startswith(b"\x1f\x8b"):
+            try:
+                content = gzip.decompress(content)
+            except (OSError, EOFError, zlib.error) as error:
+                raise ValueError("it cannot be decompressed") from error
+        _check_md5(content, file.md5)
         columns = self.read(content)
         for name, column in columns.items():
             if len(column) != file.records:
@@ -124,32 +129,36 @@ class Source:
 
     def _unpack(self, files: Sequence[File], content: bytes) -> list[Columns]:
         """The columns of files in an archive. ValueError where it is not the published one."""
-        if _md5(content) != self.archive_md5:
-            raise ValueError("its MD5 differs")
+        _check_md5(content, self.archive_md5)
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
             inner = ((PurePosixPath(member.name).name, tar.extractfile(member)) for member in tar)
             members = {name: file.read() for name, file in inner if file}
         return [self._parse(file, members.get(file.name, b"")) for file in files]
 
 
-def _on_disk(directory: Path, file: File) -> Path | None:
-    """The path of the file, compressed or not, if it is there."""
-    paths = (directory / f"{file.name}.gz", directory / file.name)
-    return next((path for path in paths if path.exists()), None)
+def read_idx(content: bytes) -> Columns:
+    """Read MNIST's format: images of one channel, or labels, in one file.
+
+    Raises:
+        ValueError: not an IDX file of bytes, or not as long as its header says.
+    """
+    if content[:3] != b"\0\0\x08":
+        raise ValueError("not an IDX file of unsigned bytes")
+    axes = content[3]
+    shape = np.frombuffer(content, ">u4", axes, offset=4)
+    array = np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
+    return {"labels": array.astype(np.int64)} if axes == 1 else {"images": array[:, None]}
 
 
-def _decompress(content: bytes) -> bytes:
-    """The content of a file that may be gzip-compressed."""
-    if not content.startswith(b"\x1f\x8b"):
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError("it cannot be decompressed") from error
+def read_cifar(content: bytes) -> Columns:
+    """Read CIFAR-10's binary version: a label byte, then 32x32 bytes each of red, green and blue.
 
-
-def _md5(content: bytes) -> str:
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+    Raises:
+        ValueError: the file does not consist of whole records.
+    """
+    records = np.frombuffer(content, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
+    images = records[:, 1:].reshape(-1, 3, 32, 32)
+    return {"images": images, "labels": records[:, 0].astype(np.int64)}
 
 
 def download(
@@ -157,8 +166,6 @@ def download(
     target: Path,
     *,
     check: Callable[[bytes], object],
-    attempts: int = 4,
-    timeout_s: float = 30,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Write the first address's file that passes `check` to `target`, which is not there yet.
@@ -170,27 +177,25 @@ def download(
     Args:
         urls: mirrors of the same file, tried in order.
         check: raises ValueError if a content is not the file's.
-        attempts: tries per mirror, with doubling pauses between them.
-        timeout_s: how long a mirror may stay silent.
 
     Raises:
         DownloadError: every mirror failed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
+    part, failures = target.with_name(f"{target.name}.part"), []
     with FileLock(target.with_name(f"{target.name}.lock")):
         if target.exists():
             return
-        part, failures = target.with_name(f"{target.name}.part"), []
         for url in urls:
-            for attempt in range(attempts):
+            for attempt in range(_ATTEMPTS):
                 if attempt:
                     sleep(2.0 ** (attempt - 1))
                 try:
-                    _transfer(url, part, timeout_s=timeout_s)
+                    _transfer(url, part)
                     check(part.read_bytes())
                 except urllib.error.HTTPError as error:
                     failures.append(f"{url}: HTTP {error.code} {error.reason}")
-                    if error.code in _PERMANENT:
+                    if error.code < 500:
                         break
                 except (OSError, http.client.HTTPException) as error:
                     failures.append(f"{url}: {error or type(error).__name__}")
@@ -208,27 +213,37 @@ def download(
     )
 
 
-def _transfer(url: str, part: Path, *, timeout_s: float) -> None:
+def _transfer(url: str, part: Path) -> None:
     """Append to `part` what is missing of `url`."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url)  # noqa: S310  the mirrors are ours to name
     if have:
         request.add_header("Range", f"bytes={have}-")
     try:
-        response = urllib.request.urlopen(request, timeout=timeout_s)  # noqa: S310
+        response = urllib.request.urlopen(request, timeout=_TIMEOUT_S)  # noqa: S310
     except urllib.error.HTTPError as error:
         if have and error.code == _RANGE_NOT_SATISFIABLE:
             return  # nothing is missing; the check decides
         raise
     with response, Progress(*_BAR) as progress:
-        resumed = response.status == _PARTIAL_CONTENT
+        start = have if response.status == _PARTIAL_CONTENT else 0
         remaining = response.headers.get("Content-Length")
-        start = have if resumed else 0
         total = start + int(remaining) if remaining else None
         bar = progress.add_task(part.stem, total=total, completed=start)
-        with part.open("ab" if resumed else "wb") as file:
+        with part.open("ab" if start else "wb") as file:
             while chunk := response.read(_CHUNK_BYTES):
                 file.write(chunk)
                 progress.advance(bar, len(chunk))
             if total is not None and file.tell() < total:
                 raise http.client.IncompleteRead(b"", total - file.tell())
+
+
+def _on_disk(directory: Path, file: File) -> Path:
+    """The path of the file, as it is or compressed; the one to download if neither is there."""
+    plain = directory / file.name
+    return plain if plain.exists() else directory / f"{file.name}.gz"
+
+
+def _check_md5(content: bytes, expected: str) -> None:
+    if expected and hashlib.md5(content, usedforsecurity=False).hexdigest() != expected:
+        raise ValueError("its MD5 differs")
