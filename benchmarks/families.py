@@ -28,9 +28,8 @@ from model.capsnet.winograd import WinogradConv2d
 from model.runtime.cpu import open_session
 from model.runtime.runtime import BATCH_ROWS
 from research.controls import HeadConfig, register
-from research.recipes import ATTENTION, CNN, DIGITS, MATRIX
+from research.recipes import ATTENTION, CNN, DIGITS, MATRIX, SHARED
 from research.rows import plain
-from research.tables import ROWS
 from training.device import keep_freed_memory
 from training.graphs import fold_norms, round_weights, write_graphs
 from training.recipes import PRESETS, Recipe
@@ -45,7 +44,7 @@ RECIPES: dict[str, Recipe] = {
     "dynamic": DIGITS,
     "attention": ATTENTION,
     "linear layer on attention's convolutions": plain(ATTENTION, HeadConfig()),
-    "shared": ROWS["matched-mnist-shared-routed"].recipe,
+    "shared": SHARED,
     "matrix": MATRIX,
     **{
         name: PRESETS[name]

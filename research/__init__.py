@@ -1,5 +1,5 @@
-"""Comparisons of networks behind docs/results.md; not packaged.
+"""Comparisons of networks with their controls; not packaged.
 
-A table is a list of runs and a function (`tables`, `page`); `routing` asks whether routing matters.
-`python -m research` lists, runs and writes them.
+A table is a list of rows (`rows`, `tables`), and a row is a network that is trained and tested
+(`run`). `python -m research` lists, runs and compares them.
 """

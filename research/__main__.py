@@ -15,14 +15,11 @@ from rich.console import Console
 from research import page
 from research.compare import is_stale
 from research.controls import register
-from research.protocols import load_sets
-from research.records import code_digest
 from research.rows import Row
-from research.run import Result, read_results, result_key, run_row, write_results
+from research.run import Result, load_sets, read_results, result_key, run_row
 from research.tables import ROWS, TABLES
 from training.__main__ import EXPECTED, DataDir
 from training.device import choose_device
-from training.provenance import adopt_reads
 from training.python_file import run_file
 from training.state import TrainingError
 
@@ -38,8 +35,7 @@ app = typer.Typer(
 console = Console(soft_wrap=True)
 
 RunsDir = Annotated[Path, typer.Option(help="Folder of results and unfinished runs.")]
-DocsDir = Annotated[Path, typer.Option(help="Where results.json and results.md are.")]
-Bundles = Annotated[Path, typer.Option(help="Folder of bundles and of the record of test reads.")]
+DocsDir = Annotated[Path, typer.Option(help="Where results.json is.")]
 OwnFile = Annotated[
     Path | None,
     typer.Option(
@@ -50,7 +46,6 @@ OwnFile = Annotated[
     ),
 ]
 _RUNS, _DOCS, _DATA = Path("runs/research"), Path("docs"), Path("data")
-_BUNDLES = Path("model/bundles")
 
 
 @app.command("list")
@@ -104,7 +99,7 @@ def run_rows(
 
     To continue after a stop, run the same command again: it skips rows with a result in the folder
     of runs, and resumes stopped rows. Rows with a result in the docs run again, and both results
-    are printed. No tracked file changes: only `write` changes the docs.
+    are printed.
     """
     declare(file)
     changes: dict[str, Any] = {} if images is None else {"images": images}
@@ -133,9 +128,9 @@ def run_rows(
         if result is None:
             console.print("stopped; the same command continues")
             return
-        console.print(f"{row.split} error: {_errors(result)}")
+        console.print(f"{row.split} error: {result.percent:.2f} %")
         if before := told.get(result.key):
-            console.print(f"{docs_dir / RESULTS} has {_errors(before)}")
+            console.print(f"{docs_dir / RESULTS} has {before.percent:.2f} %")
 
 
 @app.command("table")
@@ -164,25 +159,6 @@ def print_table(
         table = table._replace(rows=tuple(replace(row, images=images) for row in table.rows))
     parts = list(page.write_table(table, results))
     console.print("\n\n".join(parts) or f"{name} has no results", markup=False)
-
-
-@app.command("write")
-def write_page(
-    *, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS, bundles: Bundles = _BUNDLES
-) -> None:
-    """Add results to docs/results.json, and write the page from them.
-
-    The record of test reads in the folder of runs is added to the record in the folder of bundles.
-
-    Results of rows that are no longer declared stay in the file, because they read the test split.
-    """
-    adopt_reads(runs_dir, bundles)
-    both = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
-    kept = {one.key: one for one in both if one.row not in ROWS or one.split == ROWS[one.row].split}
-    results = [kept[key] for key in sorted(kept)]
-    write_results(results, docs_dir / RESULTS)
-    (docs_dir / page.NAME).write_text(page.write(results, docs_dir))
-    console.print(f"wrote {docs_dir / page.NAME}: {len(results)} results")
 
 
 def declare(file: Path | None) -> None:
@@ -225,20 +201,14 @@ def _key(row: Row, seed: int) -> str:
 
 
 def _known(row: Row, own: list[Result]) -> str:
-    """The seeds of a row's results, and whether these are stale or made by other code."""
+    """The seeds of a row's results, and which of these are stale."""
     if not own:
         return "not run"
     seeds = sorted({one.seed for one in own})
     text = f"seeds {', '.join(map(str, seeds))}"
     if stale := sorted({one.seed for one in own if is_stale(row, one)}):
         text += f"; stale: {', '.join(map(str, stale))}"
-    if codes := {one.code for one in own if one.code} - {code_digest()}:
-        text += f"; by other code ({', '.join(sorted(codes))})"
     return text
-
-
-def _errors(result: Result) -> str:
-    return ", ".join(f"{name} {result.percent(name):.2f} %" for name in result.wrong)
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 from typing import NamedTuple
 
@@ -10,14 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from research.protocols import objects_of
 from research.records import recipe_digest
 from research.rows import Row
 from research.run import Result
-from training.statistics import freedom, interval, quantile, standard_error
-
-BOUND = "†"
-"""Marks an interval of results that did not keep which images were wrong."""
+from training.statistics import interval, mean_interval
 
 
 class Score(NamedTuple):
@@ -27,9 +23,10 @@ class Score(NamedTuple):
     low: float
     high: float
     deviation: float | None
-    is_bound: bool
-    """Whether this is Wilson's interval of a single network, an upper bound for the mean over
-    seeds: the results did not keep which images were wrong."""
+
+    def __str__(self) -> str:
+        spread = "" if self.deviation is None else f" ± {self.deviation:.2f}"
+        return f"{self.percent:.2f}{spread} [{self.low:.2f}, {self.high:.2f}]"
 
 
 class Difference(NamedTuple):
@@ -38,12 +35,9 @@ class Difference(NamedTuple):
     points: float
     low: float
     high: float
-    is_bound: bool = False
-    """Whether images could not be paired: the interval is then wider than it need be."""
 
     def __str__(self) -> str:
-        mark = BOUND * self.is_bound
-        return f"{self.points:+.2f} [{self.low:+.2f}, {self.high:+.2f}]{mark}"
+        return f"{self.points:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
 
 
 def of_row(row: Row, results: Sequence[Result]) -> list[Result]:
@@ -58,95 +52,56 @@ def is_stale(row: Row, result: Result) -> bool:
     return bool(result.recipe) and result.recipe != recipe_digest(row)
 
 
-def score(results: Sequence[Result], test: str) -> Score:
-    """What networks that differ in their seed make of a test set.
+def score(results: Sequence[Result]) -> Score:
+    """What networks that differ in their seed make of the same images.
 
-    They answer the same images, so the interval of their mean is that of the mean over seeds of
-    each image: 1.96 std / sqrt(N). Pairs that share digits, and images of the same objects, widen
-    it (`training.statistics.standard_error`).
+    The interval of their mean is that of the mean over seeds of each image: 1.96 std / sqrt(N). Of
+    one network it is Wilson's.
     """
-    percents = [one.percent(test) for one in results]
-    middle, count = mean(percents), results[0].tested[test]
-    deviation = stdev(percents) if len(percents) > 1 else None
-    known = all(test in one.which for one in results)
-    objects, design = objects_of(test, count), _design(results, test)
-    if known and (len(results) > 1 or design != 1 or objects is not None):
-        over_seeds = _wrong(results, test).mean(axis=0)
-        error = standard_error(over_seeds, objects) * design**0.5
-        reach = 100 * quantile(over_seeds, objects) * error
-        return Score(middle, middle - reach, middle + reach, deviation, is_bound=False)
-    low, high = interval(round(mean(one.wrong[test] for one in results)), count)
-    return Score(middle, low, high, deviation, is_bound=len(results) > 1)
-
-
-def describe(results: Sequence[Result], test: str) -> str:
-    """A cell: mean ± deviation [interval]."""
-    found = score(results, test)
-    spread = "" if found.deviation is None else f" ± {found.deviation:.2f}"
-    return (
-        f"{found.percent:.2f}{spread} [{found.low:.2f}, {found.high:.2f}]{BOUND * found.is_bound}"
-    )
+    percents = [one.percent for one in results]
+    if len(results) == 1:
+        low, high = interval(len(results[0].which), results[0].tested)
+        return Score(percents[0], low, high, None)
+    low, high = mean_interval(_wrong(results).mean(axis=0))
+    return Score(mean(percents), low, high, stdev(percents))
 
 
 def compare(
-    first: Sequence[Result], second: Sequence[Result], test: str, *, pair_seeds: bool = False
+    first: Sequence[Result], second: Sequence[Result], *, pair_seeds: bool = False
 ) -> Difference | None:
     """The difference of two networks' errors over the seeds of each.
 
-    Images and seeds are random effects. The variance is that of the paired differences over images,
-    or over the objects that they show, plus that of each network's error over its seeds; the
-    interval is Student's t with the Welch-Satterthwaite degrees of freedom. The mean design effect
-    of shared digits widens that of pairs. With one seed each it is that of images alone. Where
-    older results did not keep which images were wrong, each network counts as if it had answered
-    images of its own, which widens the interval.
+    Images and seeds are random effects. The variance is that of the paired differences over images
+    plus that of each network's error over its seeds; the interval is Student's t with the
+    Welch-Satterthwaite degrees of freedom. With one seed each it is that of images alone.
 
     Args:
         pair_seeds: a seed means the same in both, such as a choice of training images. The
             differences are then taken seed by seed, over the seeds that both have.
 
     Returns:
-        None where a network has no results, or none of the test set.
+        None where a network has no results.
     """
-    if not first or not second or any(test not in one.wrong for one in (*first, *second)):
-        return None
     if pair_seeds:
         common = {one.seed for one in first} & {one.seed for one in second}
-        if not common:
-            return None
-        first, second = (_of_seeds(own, common) for own in (first, second))
-    both, count = (first, second), first[0].tested[test]
-    errors = [np.array([one.percent(test) / 100 for one in own]) for own in both]
-    middle = errors[0].mean() - errors[1].mean()
-    is_bound = any(test not in one.which for one in (*first, *second))
-    if is_bound:
-        variances, free = [sum(rate.mean() * (1 - rate.mean()) for rate in errors) / count], [count]
-    else:
-        rates = [_wrong(own, test).mean(axis=0) for own in both]  # (images,) each
-        objects, less = objects_of(test, count), rates[0] - rates[1]
-        variance = less.var(ddof=1) / count
-        if objects is not None:
-            variance = standard_error(less, objects) ** 2
-        variances, free = [variance], [freedom(less, objects)]
-    variances[0] *= _design((*first, *second), test)
-    for error in [errors[0] - errors[1]] if pair_seeds else errors:
-        if len(error) > 1:
-            variances.append(error.var(ddof=1) / len(error))
-            free.append(len(error) - 1)
+        first, second = (
+            sorted((one for one in own if one.seed in common), key=lambda one: one.seed)
+            for own in (first, second)
+        )
+    if not first or not second:
+        return None
+    less = _wrong(first).mean(axis=0) - _wrong(second).mean(axis=0)  # (images,)
+    variances, freedoms = [less.var(ddof=1) / len(less)], [len(less) - 1]
+    errors = [np.array([one.percent / 100 for one in own]) for own in (first, second)]
+    for over_seeds in [errors[0] - errors[1]] if pair_seeds else errors:
+        if len(over_seeds) > 1:
+            variances.append(over_seeds.var(ddof=1) / len(over_seeds))
+            freedoms.append(len(over_seeds) - 1)
     total = sum(variances)
-    parts = sum(part**2 / degrees for part, degrees in zip(variances, free, strict=True))
+    parts = sum(part**2 / free for part, free in zip(variances, freedoms, strict=True))
     reach = stats.t.ppf(0.975, total**2 / parts) * total**0.5 if total else 0.0
-    points, low, high = (float(100 * end) for end in (middle, middle - reach, middle + reach))
-    return Difference(points, low, high, is_bound)
-
-
-def _design(results: Sequence[Result], test: str) -> float:
-    """The mean design effect of digits that pairs share; 1 of other images."""
-    return mean(one.design.get(test, 1.0) for one in results)
-
-
-def _of_seeds(results: Sequence[Result], seeds: Collection[int]) -> list[Result]:
-    """The results of these seeds, in their order."""
-    return sorted((one for one in results if one.seed in seeds), key=lambda one: one.seed)
+    middle = errors[0].mean() - errors[1].mean()
+    return Difference(*(float(100 * end) for end in (middle, middle - reach, middle + reach)))
 
 
 def lines(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -155,9 +110,9 @@ def lines(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join((first, "|---" * (first.count(" | ") + 1) + "|", *rest))
 
 
-def _wrong(results: Sequence[Result], test: str) -> NDArray[np.float64]:
+def _wrong(results: Sequence[Result]) -> NDArray[np.float64]:
     """1 where a seed (row) answered an image (column) wrongly."""
-    wrong = np.zeros((len(results), results[0].tested[test]))
+    wrong = np.zeros((len(results), results[0].tested))
     for row, one in zip(wrong, results, strict=True):
-        row[one.which[test]] = 1
+        row[[*one.which]] = 1
     return wrong

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from model.capsnet.attention import AttentionConfig
@@ -21,24 +20,21 @@ DIGITS = Recipe("", network=STRIDED, **_SMALL)
 ATTENTION = Recipe(
     "", network=AttentionConfig(), learning_rate=2e-3, convolutions="bfloat16", **_AVERAGED
 )
-PAIR_STEM = (Conv(32, 5), Conv(64, 3, 2), Conv(64, 3), Conv(128, 3, 2))
-PAIRS = replace(
-    ATTENTION,
-    task="pairs",
-    network=AttentionConfig(height=36, width=36, stem=PAIR_STEM, primary="spatial"),
-    shift_px=4,
-    mse_weight=0.0005 * 36 * 36,
-)
-SHARED = Recipe("", network=SharedConfig(), absent_weight=0.25, **_AVERAGED)
-SMALL_EM = MatrixConfig(
-    stem=(Conv(32, 5), Conv(64, 3, 2)),
-    primary_types=4,
-    conv_caps=(8, 8),
-    decoder_hidden=(256, 512),
+SHARED = Recipe(
+    "",
+    network=SharedConfig(decoder_hidden=(256, 512)),
+    absent_weight=0.25,
+    convolutions="bfloat16",
+    **_AVERAGED,
 )
 MATRIX = Recipe(
     "",
-    network=SMALL_EM,
+    network=MatrixConfig(
+        stem=(Conv(32, 5), Conv(64, 3, 2)),
+        primary_types=4,
+        conv_caps=(8, 8),
+        decoder_hidden=(256, 512),
+    ),
     loss="spread",
     spread_steps=400,
     detach_poses=True,

@@ -1,15 +1,11 @@
-"""What a result keeps, so that it can be doubted: digests of recipe and code, and wrong images."""
+"""What a result keeps, so that it can be doubted: the digest of its recipe, and wrong images."""
 
 from __future__ import annotations
 
-import ast
 import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,17 +15,6 @@ from research.rows import Row
 _DIGITS = 12
 _OFF = {"pose": "routed"}
 """Values of settings that were added later and change nothing."""
-_ROOT = Path(__file__).parents[1]
-_CODE = (
-    "model/capsnet/**/*.py",
-    "training/data/*.py",
-    *(
-        f"training/{name}.py"
-        for name in ("device", "losses", "muon", "replay", "state", "tasks", "trainer")
-    ),
-    *(f"research/{name}.py" for name in ("controls", "protocols", "run")),
-)
-"""The modules that decide what a row scores."""
 
 
 def recipe_digest(row: Row) -> str:
@@ -41,24 +26,9 @@ def recipe_digest(row: Row) -> str:
     recipe = row.recipe.to_dict()
     for decided_by_the_budget in ("name", "epochs"):
         del recipe[decided_by_the_budget]
-    trained_by = {
-        "recipe": recipe,
-        "training_images": row.training_images,
-        "hold_out": row.hold_out,
-        "protocol": row.protocol,
-        "stop_percent": row.stop_percent,
-    }
-    return _digest(json.dumps(_without_off(trained_by), sort_keys=True))
-
-
-@cache
-def code_digest() -> str:
-    """Return 12 hexadecimal digits of the code that trains and tests rows.
-
-    Comments, docstrings and layout do not count.
-    """
-    files = sorted({path for pattern in _CODE for path in _ROOT.glob(pattern)})
-    return _digest("\n".join(_statements(path) for path in files))
+    trained_by = {"recipe": recipe, "training_images": row.training_images}
+    text = json.dumps(_without_off(trained_by), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
 def pack(images: list[int], count: int) -> str:
@@ -81,10 +51,6 @@ def unpack(text: str) -> list[int]:
     return np.flatnonzero(np.unpackbits(np.frombuffer(packed, np.uint8))).tolist()
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
-
-
 def _without_off(value: Any) -> Any:
     if isinstance(value, dict):
         kept = {key: one for key, one in value.items() if one and _OFF.get(key) != one}
@@ -92,26 +58,3 @@ def _without_off(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_without_off(one) for one in value]
     return value
-
-
-def _statements(path: Path) -> str:
-    """A module's code without docstrings, in one layout."""
-    tree = ast.parse(path.read_text())
-    for node in _documented(tree):
-        node.body = [one for one in node.body if not _is_docstring(one)] or [ast.Pass()]
-    return ast.dump(tree)
-
-
-def _documented(tree: ast.AST) -> Iterator[Any]:
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-            yield node
-
-
-def _is_docstring(node: ast.stmt) -> bool:
-    """Whether a statement is a string that nothing uses."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )

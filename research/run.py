@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 
 from model.bundle.atomic_file import replacing
-from research.protocols import STOP_EVERY, Sets, choose, make_test_sets
-from research.records import code_digest, pack, recipe_digest, unpack
+from research.records import pack, recipe_digest, unpack
 from research.rows import Row
 from training.answers import is_wrong, measure_presence
-from training.data.datasets import Examples
+from training.data.datasets import DATASETS, Examples, load, split_last
 from training.data.pairs import EPOCH_PAIRS
 from training.provenance import TestRead, record_read
 from training.state import Plan, TrainingError
-from training.statistics import design_effect
 from training.trainer import Trainer
 
 
@@ -37,29 +34,22 @@ class Result:
     split: str
     minutes: float
     device: str
-    wrong: dict[str, int] = field(default_factory=dict)
-    """Wrong answers by test set."""
-    tested: dict[str, int] = field(default_factory=dict)
-    """All answers by test set."""
-    which: dict[str, list[int]] = field(default_factory=dict)
-    """By test set, the indices of the images that were answered wrongly; none of older results."""
-    design: dict[str, float] = field(default_factory=dict)
-    """By test set of pairs: see `training.statistics.design_effect`."""
+    tested: int
+    """The number of images that were tested."""
+    which: tuple[int, ...]
+    """The images that were answered wrongly."""
     recipe: str = ""
-    """The digest of what it was trained by (`records.recipe_digest`); empty of older results."""
-    code: str = ""
-    """The digest of the code that trained and tested it (`records.code_digest`); likewise."""
-    trained_images: int = 0
-    """The images after which training was stopped, if at an error; 0 if at the budget's end."""
+    """The digest of what it was trained by (`records.recipe_digest`)."""
 
     @property
     def key(self) -> str:
         """Tells it from all others; the name of its file."""
         return result_key(self.row, seed=self.seed, images=self.images, split=self.split)
 
-    def percent(self, test: str) -> float:
-        """The error on a test set."""
-        return 100 * self.wrong[test] / self.tested[test]
+    @property
+    def percent(self) -> float:
+        """The error."""
+        return 100 * len(self.which) / self.tested
 
     def save(self, directory: Path) -> None:
         """Write `<key>.json` in one step."""
@@ -68,8 +58,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON-ready values; the images that were answered wrongly are packed."""
-        packed = {name: pack(images, self.tested[name]) for name, images in self.which.items()}
-        return {**asdict(self), "which": packed}
+        return {**asdict(self), "which": pack([*self.which], self.tested)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -78,8 +67,7 @@ class Result:
         Raises:
             TypeError, ValueError: it is something else.
         """
-        which = {name: unpack(text) for name, text in values.get("which", {}).items()}
-        return cls(**{**values, "which": which})
+        return cls(**{**values, "which": tuple(unpack(values["which"]))})
 
 
 def result_key(row: str, *, seed: int, images: int, split: str) -> str:
@@ -88,7 +76,7 @@ def result_key(row: str, *, seed: int, images: int, split: str) -> str:
 
 
 def read_results(path: Path) -> list[Result]:
-    """Of a folder of files, or of a file that `write_results` wrote; none where there is nothing.
+    """Of a folder of files, or of a file of a list of results; none where there is nothing.
 
     Raises:
         TrainingError: a file is not such a one.
@@ -100,32 +88,54 @@ def read_results(path: Path) -> list[Result]:
             values = json.loads(file.read_text())
             listed = values if isinstance(values, list) else [values]
             results += [Result.from_dict(one) for one in listed]
-        except (AttributeError, ValueError, TypeError) as error:
+        except (AttributeError, LookupError, ValueError, TypeError) as error:
             raise TrainingError(f"{file} does not hold results of rows: {error}") from error
     return results
 
 
-def write_results(results: Iterable[Result], path: Path) -> None:
-    """One file of all results, each on a line, in the order given."""
-    lines = ",\n".join(json.dumps(result.to_dict()) for result in results)
-    path.write_text(f"[\n{lines}\n]\n")
+class Sets(NamedTuple):
+    """The images that a row learns from and is tested on."""
+
+    training: Examples
+    tested: Examples
 
 
-def make_plan(
-    row: Row,
-    *,
-    seed: int,
-    training: Examples,
-    directory: Path,
-    validation: Examples | None = None,
-) -> Plan:
+def load_sets(row: Row, data_dir: Path) -> Sets:
+    """Images of the row's data set; the test split is read only for rows that are tested on it."""
+    dataset = DATASETS[row.recipe.dataset]
+    training = load(dataset, "train", data_dir)
+    if row.split == "validation":
+        return Sets(*split_last(training, dataset.held_out_count))
+    return Sets(training, load(dataset, "test", data_dir))
+
+
+def choose(examples: Examples, count: int, *, seed: int) -> Examples:
+    """So many examples, as many of each class, in the order of the file.
+
+    Random numbers are outputs of numpy's PCG64, which stay the same for good.
+
+    Raises:
+        ValueError: the classes cannot share them equally.
+    """
+    classes = np.unique(examples.labels)
+    each, rest = divmod(count, len(classes))
+    chances = np.random.PCG64(seed).random_raw(len(examples.labels))
+    order = np.argsort(chances, kind="stable")
+    rows = [order[examples.labels[order] == label][:each] for label in classes]
+    chosen = np.sort(np.concatenate(rows))
+    if rest or len(chosen) != count or not each:
+        raise ValueError(f"{len(classes)} classes cannot share {count} examples equally")
+    return Examples(examples.images[chosen], examples.labels[chosen])
+
+
+def make_plan(row: Row, *, seed: int, training: Examples, directory: Path) -> Plan:
     """The run of a row: its images, chosen by the seed, for as long as its budget lasts."""
     if row.training_images is not None:
         training = choose(training, row.training_images, seed=seed)
     epoch = EPOCH_PAIRS if row.recipe.task == "pairs" else len(training.labels)
     recipe = replace(row.recipe, name=row.name, epochs=row.images / epoch)
     key = result_key(row.name, seed=seed, images=row.images, split=row.split)
-    return Plan(recipe, seed, training, validation, directory / key)
+    return Plan(recipe, seed, training, None, directory / key)
 
 
 def run_row(
@@ -146,20 +156,13 @@ def run_row(
     Returns:
         the result; None if training was stopped.
     """
-    plan = make_plan(
-        row, seed=seed, training=sets.training, directory=directory, validation=sets.stopping
-    )
-    stops = row.stop_percent is not None
+    plan = make_plan(row, seed=seed, training=sets.training, directory=directory)
     with plan.locked():
         trainer = Trainer(plan, device=device, resume=plan.checkpoint_path.exists())
-        done = trainer.run(
-            max_minutes=max_minutes,
-            validate_every=STOP_EVERY[row.protocol] if stops else None,
-            stop_percent=row.stop_percent,
-        )
-        if not done:
+        if not trainer.run(max_minutes=max_minutes):
             return None
-        run = trainer.state.run
+        run, tested = trainer.state.run, sets.tested
+        presence = measure_presence(trainer.state.result, tested.images, device)
         result = Result(
             row=row.name,
             dataset=row.recipe.dataset,
@@ -168,32 +171,20 @@ def run_row(
             split=row.split,
             minutes=round(run.seconds / 60, 1),
             device=", ".join(run.devices),
+            tested=len(tested.labels),
+            which=tuple(np.flatnonzero(is_wrong(presence, tested.labels)).tolist()),
             recipe=recipe_digest(row),
-            code=code_digest(),
-            trained_images=run.images if stops else 0,
         )
-        for name, (tested, digits) in make_test_sets(row, sets.tested):
-            presence = measure_presence(trainer.state.result, tested.images, device)
-            wrong = is_wrong(presence, tested.labels)
-            result.which[name] = np.flatnonzero(wrong).tolist()
-            result.wrong[name], result.tested[name] = int(wrong.sum()), len(wrong)
-            if digits is not None:
-                result.design[name] = round(design_effect(wrong, digits), 4)
         if row.split == "test":
-            _record(trainer.state.run.id, result, bundles)
+            read = TestRead(
+                run=run.id,
+                version="",
+                dataset=result.dataset,
+                split=result.split,
+                images=result.tested,
+                errors=len(result.which),
+                protocol=f"research row {result.key}",
+            )
+            record_read(bundles, read)
         result.save(directory)
         return result
-
-
-def _record(run: str, result: Result, bundles: Path) -> None:
-    first, *others = result.wrong
-    read = TestRead(
-        run=run,
-        version="",
-        dataset=result.dataset,
-        split=result.split,
-        images=result.tested[first],
-        errors=result.wrong[first],
-        protocol=f"research row {result.key}: {', '.join((first, *others))}",
-    )
-    record_read(bundles, read)

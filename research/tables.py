@@ -1,58 +1,26 @@
-"""What is compared: capsules and their controls on the same data, by the same recipe.
+"""What is compared: capsules and their controls on the same 100 digits, by the same recipe.
 
 The recipes are written out, so that a change of a preset does not change what a result is of.
 
-Each family is trained four ways. `routed` is the family. `uniform` gives every class the same share
-of each vote, in training too. `poses` has linear layers to poses in place of votes and couplings,
-with the same squash, loss and reconstruction and as many parameters; of matrix capsules it has
-convolutions in place of capsules. `cnn` has residual blocks, as many multiplications, the same
-optimiser and augmentation, the mean over positions and a softmax.
-
-With shared weights a linear layer on the sum over positions *is* uniform couplings, so that `poses`
-has no row of its own there.
+Each family is trained three ways. `routed` is the family. `uniform` gives every class the same
+share of each vote, in training too. `poses` has linear layers to poses in place of votes and
+couplings, with the same squash, loss and reconstruction and as many parameters. `cnn` has residual
+blocks, as many multiplications, the same optimiser and augmentation, the mean over positions and a
+softmax.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from model.capsnet.shared import SharedConfig
 from model.capsnet.stem import Conv, Residual, StemLayer
-from research.controls import HeadConfig, PlainMatrixConfig, PoseConfig, ReroutedConfig
-from research.recipes import ATTENTION, DIGITS, MATRIX, PAIRS, SHARED
-from research.rows import (
-    FAMILIAR,
-    FIVE,
-    NEW_AZIMUTHS,
-    THREE,
-    Compared,
-    Row,
-    Table,
-    iterations,
-    plain,
-    sizes,
-)
+from research.controls import HeadConfig, PoseConfig, UniformConfig
+from research.recipes import ATTENTION, DIGITS, STRIDED
+from research.rows import Compared, Row, Table, plain, sizes
 from training.recipes import Recipe
 
-FAMILIES = {
-    "attention": "self-attention",
-    "dynamic": "agreement",
-    "shared": "shared weights",
-    "matrix": "EM",
-    "cnn": "CNN",
-}
-VARIANTS = {
-    "routed": "routed",
-    "agreement": "by agreement",
-    "uniform": "uniform couplings",
-    "poses": "linear to poses",
-    "linear": "linear to labels",
-    "large": "30 M multiplications",
-    "small": "5 M multiplications",
-    "same": "as many multiplications",
-}
 SMALL_CNN: tuple[StemLayer, ...] = (
     *(Conv(16, 5, 2), Conv(32, 3), Residual()),
     *(Conv(64, 3, 2), Residual(), Residual()),
@@ -61,208 +29,74 @@ LARGE_CNN: tuple[StemLayer, ...] = (
     *(Conv(32, 5, 2), Conv(64, 3), Residual(), Residual()),
     *(Conv(128, 3, 2), Residual(), Residual()),
 )
-PAIR_CNN: tuple[StemLayer, ...] = (
-    *(Conv(32, 5, 2), Residual(), Conv(64, 3, 2), Residual()),
-    *(Conv(128, 3, 2), Residual(), Residual()),
-)
-ASSEMBLY_STEM = (
-    *(Conv(32, 5), Conv(32, 3, 2), Conv(64, 3)),
-    *(Conv(64, 3, 2), Conv(128, 3), Conv(64, 3)),
-)
-ASSEMBLY_CNN: tuple[StemLayer, ...] = (
-    *(Conv(32, 5, 2), Conv(32, 3), Residual()),
-    *(Conv(64, 3, 2), Residual(), Conv(128, 3, 2)),
-)
+_CNN_OF = {"attention": "cnn-large", "dynamic": "cnn-small"}
+"""The CNN with as many multiplications as a family."""
+_PREFIX = "matched-few-100"
 
 
-class Set(NamedTuple):
-    """A data set with its recipes by family and variant, and how rows learn it."""
-
-    title: str
-    recipes: dict[tuple[str, str], Recipe]
-    images: int
-    columns: dict[str, str]
-    seeds: tuple[int, ...] = FIVE
-    row: dict[str, Any] = {}  # noqa: RUF012  read only
+def _cnn(stem: tuple[StemLayer, ...]) -> Recipe:
+    """A convolutional network by the optimiser and augmentation of self-attention capsules."""
+    head: dict[str, Any] = {"batch_norm": True, "norm_first": True, "gather": "mean"}
+    return plain(ATTENTION, sizes(ATTENTION, HeadConfig, **head | {"stem": stem}))
 
 
-def attention(recipe: Recipe) -> dict[tuple[str, str], Recipe]:
-    """Self-attention capsules as they are, with uniform couplings, and linear layers to poses."""
-    gather = "depthwise" if getattr(recipe.network, "primary", "") == "depthwise" else "flatten"
-    return {
-        ("attention", "routed"): recipe,
-        ("attention", "uniform"): replace(
-            recipe, network=sizes(recipe, ReroutedConfig, couplings="uniform")
-        ),
-        ("attention", "poses"): replace(
-            recipe, network=sizes(recipe, PoseConfig, gather=gather), muon_votes=0.0
-        ),
-    }
-
-
-def dynamic(recipe: Recipe) -> dict[tuple[str, str], Recipe]:
-    """The same of routing by agreement, whose primary capsules are a convolution."""
-    network: Any = recipe.network
+def _recipes() -> Iterator[tuple[str, str, Recipe]]:
+    """The name, title and recipe of each row."""
+    uniform, linear = "uniform couplings", "linear to poses"
     primary = Conv(
-        network.primary_types * network.primary_dim, network.primary_kernel, network.primary_stride
+        STRIDED.primary_types * STRIDED.primary_dim, STRIDED.primary_kernel, STRIDED.primary_stride
     )
-    stem = (*network.stem, primary)
-    poses = sizes(recipe, PoseConfig, stem=stem, batch_norm=False, squash="sabour")
-    return {
-        ("dynamic", "routed"): recipe,
-        ("dynamic", "uniform"): iterations(recipe, 1),
-        ("dynamic", "poses"): replace(recipe, network=poses),
-    }
+    strided: dict[str, Any] = {"stem": (*STRIDED.stem, primary), "batch_norm": False}
+    for family, title, recipe, networks in (
+        (
+            *("attention", "self-attention", ATTENTION),
+            (
+                (UniformConfig, {}),
+                (PoseConfig, {"gather": "depthwise"}),
+            ),
+        ),
+        (
+            *("dynamic", "agreement", DIGITS),
+            (
+                (type(STRIDED), {"routing_iterations": 1}),
+                (PoseConfig, {"squash": "sabour", **strided}),
+            ),
+        ),
+    ):
+        yield f"{family}-routed", f"{title}, routed", recipe
+        for name, words, (config, changes) in zip(
+            ("uniform", "poses"), (uniform, linear), networks, strict=True
+        ):
+            network = sizes(recipe, config, **changes)
+            yield f"{family}-{name}", f"{title}, {words}", replace(recipe, network=network)
+    yield "cnn-large", "CNN, 30 M multiplications", _cnn(LARGE_CNN)
+    yield "cnn-small", "CNN, 5 M multiplications", _cnn(SMALL_CNN)
 
 
-def shared(recipe: Recipe) -> dict[tuple[str, str], Recipe]:
-    """Shared-weight capsules, and the same with uniform couplings."""
-    return {("shared", "routed"): recipe, ("shared", "uniform"): iterations(recipe, 1)}
-
-
-def matrix(recipe: Recipe) -> dict[tuple[str, str], Recipe]:
-    """The same of matrix capsules, uniform in all layers."""
-    convolutions = replace(recipe, network=sizes(recipe, PlainMatrixConfig))
-    return {
-        ("matrix", "routed"): recipe,
-        ("matrix", "uniform"): iterations(recipe, 1),
-        ("matrix", "poses"): convolutions,
-    }
-
-
-def cnn(recipe: Recipe, stem: tuple[StemLayer, ...], **changes: Any) -> Recipe:
-    """A convolutional network by the optimiser and augmentation of a recipe for capsules."""
-    head: dict[str, Any] = {"batch_norm": True, "norm_first": True, "gather": "mean"} | changes
-    return plain(
-        replace(recipe, muon_votes=0.0),
-        sizes(recipe, HeadConfig, **head | {"stem": stem}),
-    )
-
-
-def _digits() -> dict[tuple[str, str], Recipe]:
-    """All families on images of 28x28 pixels."""
-    shared_capsules = replace(SHARED, network=SharedConfig(decoder_hidden=(256, 512)))
-    recipes = {
-        **attention(ATTENTION),
-        **dynamic(DIGITS),
-        **shared(replace(shared_capsules, convolutions="bfloat16")),
-        ("cnn", "large"): cnn(ATTENTION, LARGE_CNN),
-        ("cnn", "small"): cnn(ATTENTION, SMALL_CNN),
-    }
-    return {
-        key: replace(recipe, shift_px=2, average_decay=0.999) for key, recipe in recipes.items()
-    }
-
-
-def _only(recipes: dict[tuple[str, str], Recipe], *kept: str) -> dict[tuple[str, str], Recipe]:
-    return {key: recipe for key, recipe in recipes.items() if key[0] in kept or key[1] in kept}
-
-
-def _at(recipe: Recipe, side: int, **network: Any) -> Recipe:
-    """A recipe for squares of so many pixels."""
-    changed: Any = replace(recipe.network, height=side, width=side, **network)
-    return replace(recipe, network=changed)
-
-
-def _assemblies() -> dict[tuple[str, str], Recipe]:
-    toys: dict[str, Any] = {"num_classes": 5, "decoder_hidden": (256, 512)}
-    capsules = _at(ATTENTION, 48, stem=ASSEMBLY_STEM, primary="spatial", **toys)
-    agreement = _at(DIGITS, 48, primary_stride=2, **toys)
-    recipes = {
-        **attention(capsules),
-        **dynamic(agreement),
-        **shared(_at(SHARED, 48, stem=ASSEMBLY_STEM, **toys)),
-        **matrix(_at(replace(MATRIX, spread_steps=100), 48, stem=_FEWER_CELLS, **toys)),
-        ("cnn", "same"): cnn(capsules, ASSEMBLY_CNN),
-    }
-    changes: dict[str, Any] = {"dataset": "assemblies", "shift_px": 2, "average_decay": 0.99}
-    return {
-        key: replace(recipe, schedule="exponential", warmup_steps=30, **changes)
-        for key, recipe in recipes.items()
-    }
-
-
-_FEWER_CELLS = (Conv(32, 5, 2), Conv(64, 3, 2))
-
-SETS = {
-    "mnist": Set("MNIST", _digits(), 180_000, {"plain": "error, %"}),
-    "matrix": Set(
-        "MNIST, 60,000 images seen",
-        {**matrix(MATRIX), ("cnn", "small"): cnn(MATRIX, SMALL_CNN)},
-        60_000,
-        {"plain": "error, %"},
-        THREE,
-    ),
-    "few-100": Set(
-        "MNIST, 100 training images",
-        _only(_digits(), "attention", "dynamic", "cnn"),
-        40_000,
-        {"plain": "error, %"},
-        row={"training_images": 100},
-    ),
-    "pairs": Set(
-        "overlapping digits",
-        {
-            **attention(PAIRS),
-            ("attention", "agreement"): replace(PAIRS, network=sizes(PAIRS, ReroutedConfig)),
-            ("attention", "linear"): plain(PAIRS, sizes(PAIRS, HeadConfig, end="labels")),
-            ("cnn", "same"): cnn(PAIRS, PAIR_CNN, end="labels"),
-        },
-        150_000,
-        {"shift 4": "pairs wrong, %", "shift 6": "shifted by up to 6 px"},
-    ),
-    "assemblies": Set(
-        "assemblies",
-        _assemblies(),
-        64_000,
-        {NEW_AZIMUTHS: "new azimuths, %", FAMILIAR: "familiar azimuths, %"},
-        FIVE,
-        {"protocol": "azimuths", "stop_percent": 1.0},
-    ),
-}
-
-
-def name_row(name: str, family: str, variant: str) -> str:
-    """The name of a row."""
-    return f"matched-{name}-{family}-{variant}"
-
-
-def _rows(name: str, one: Set) -> Iterator[Row]:
-    for (family, variant), recipe in one.recipes.items():
-        title = f"{FAMILIES[family]}, {VARIANTS[variant]}"
-        yield Row(
-            name_row(name, family, variant),
-            f"{title}: {one.title}",
-            recipe,
-            one.images,
-            one.seeds,
-            tuple(one.columns),
-            **one.row,
-        )
-
-
-def _compared(name: str, one: Set) -> Iterator[Compared]:
+def _compared() -> Iterator[Compared]:
     """Each family as routed against its controls and the CNN of its size, and these controls."""
-    families = dict.fromkeys(family for family, _ in one.recipes if family != "cnn")
-    cnns = [variant for family, variant in one.recipes if family == "cnn"]
-    for family in families:
-        routed = name_row(name, family, "routed")
-        controls = [variant for kind, variant in one.recipes if kind == family][1:]
-        suited = "small" if family in ("dynamic", "matrix") else "large"
-        cnn_row = name_row(name, "cnn", suited if suited in cnns else cnns[0])
-        for variant in controls:
-            yield Compared(routed, name_row(name, family, variant))
-        yield Compared(routed, cnn_row)
-        for variant in controls:
-            if variant in ("uniform", "poses"):
-                yield Compared(name_row(name, family, variant), cnn_row)
+    for family, cnn in _CNN_OF.items():
+        routed, uniform, poses = (f"{family}-{name}" for name in ("routed", "uniform", "poses"))
+        for first, second in (
+            *((routed, uniform), (routed, poses), (routed, cnn)),
+            *((uniform, cnn), (poses, cnn)),
+        ):
+            yield Compared(f"{_PREFIX}-{first}", f"{_PREFIX}-{second}")
 
 
-TABLES = {
-    f"matched-{name}": Table(tuple(_rows(name, one)), one.columns, tuple(_compared(name, one)))
-    for name, one in SETS.items()
-}
-ROWS = {row.name: row for table in TABLES.values() for row in table.rows}
+_ROWS = tuple(
+    Row(
+        f"{_PREFIX}-{name}",
+        f"{title}: MNIST, 100 training images",
+        replace(recipe, shift_px=2, average_decay=0.999),
+        images=40_000,
+        seeds=(1, 2, 3, 4, 5),
+        training_images=100,
+    )
+    for name, title, recipe in _recipes()
+)
+TABLES = {_PREFIX: Table(_ROWS, tuple(_compared()))}
+ROWS = {row.name: row for row in _ROWS}
 
 
 def add_table(name: str, table: Table) -> None:

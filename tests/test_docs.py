@@ -208,7 +208,7 @@ def test_the_reference_is_that_of_the_code(name: str) -> None:
     assert page == write_page(page, GENERATED[name]())
 
 
-@pytest.mark.parametrize("command", ["training train", "training export", "research write"])
+@pytest.mark.parametrize("command", ["training train", "training export", "research run"])
 def test_commands_are_in_the_reference(command: str) -> None:
     """The command line describes itself, its groups too."""
     assert f"\n## `python -m {command}`\n" in read("docs/reference/command-line.md")

@@ -158,19 +158,6 @@ def record_read(bundles: Path, read: TestRead) -> None:
             file.write(before + json.dumps(asdict(read)).encode() + b"\n")
 
 
-def adopt_reads(source: Path, bundles: Path) -> None:
-    """Add the reads in the record of another folder to that of the bundles, each once."""
-    path, other = bundles / TEST_READS, source / TEST_READS
-    if not other.exists():
-        return
-    with lock(bundles):
-        known = path.read_text().splitlines() if path.exists() else []
-        new = [line for line in other.read_text().splitlines() if line not in set(known)]
-        if new:
-            with replacing(path) as file:
-                file.write("".join(f"{line}\n" for line in (*known, *new)).encode())
-
-
 def reads_of(bundles: Path, runs: Sequence[Run]) -> tuple[TestRead, ...]:
     """Return all reads by any of the runs, the earliest first, whatever bundles they became.
 

@@ -83,9 +83,3 @@ def standard_error(values: NDArray[np.generic], shown: NDArray[np.int64] | None 
     both = shown.min(axis=1) * (shown.max() + 1) + shown.max(axis=1)
     by_both = np.bincount(np.unique(both, return_inverse=True)[1], rest)
     return float(max((sums**2).sum() - (by_both**2).sum(), own) ** 0.5 / count)
-
-
-def design_effect(values: NDArray[np.generic], digits: NDArray[np.int64]) -> float:
-    """Return the design effect (Kish 1965) of shared digits on the mean of pairs' values."""
-    plain = standard_error(values)
-    return (standard_error(values, digits) / plain) ** 2 if plain else 1.0

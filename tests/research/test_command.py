@@ -1,20 +1,27 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 from typer.testing import Result as Outcome
 
 from research.__main__ import app, choose_rows
 from research.page import STALE
-from research.protocols import Sets
 from research.rows import Row
-from research.run import Result, read_results, write_results
+from research.run import Result, Sets, choose, load_sets, make_plan, read_results, run_row
 from research.tables import ROWS, TABLES
-from training.data.datasets import Examples
+from training.answers import error_percent
+from training.data.datasets import DATASETS, Dataset, Examples
+from training.provenance import TEST_READS
 from training.state import TrainingError
+from training.trainer import Trainer
+
+CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -25,26 +32,27 @@ def small(tiny_row: Row, bars: Examples, monkeypatch: pytest.MonkeyPatch) -> str
     return tiny_row.name
 
 
+def write(results: list[Result], docs: Path) -> None:
+    """The file of results in the docs."""
+    (docs / "results.json").write_text(json.dumps([one.to_dict() for one in results]))
+
+
 def call(*arguments: str, runs: Path, docs: Path) -> Outcome:
     options = ["--runs-dir", str(runs), "--docs-dir", str(docs)]
-    if arguments[0] in ("write", "run"):
-        options += ["--bundles", str(runs.parent / "bundles")]
     return CliRunner().invoke(app, [*arguments, *options])
 
 
 def test_rows_are_chosen_by_name_pattern_and_table() -> None:
     """In the order given, each once."""
-    names = ["matched-mnist-cnn-*", "matched-matrix", "matched-matrix-matrix-routed"]
-    both = ["matched-mnist-cnn-large", "matched-mnist-cnn-small"]
-    four = ["matrix-routed", "matrix-uniform", "matrix-poses", "cnn-small"]
-    expected = [*both, *(f"matched-matrix-{name}" for name in four)]
-    assert expected == [row.name for row in choose_rows(names)]
+    both = ["matched-few-100-cnn-large", "matched-few-100-cnn-small"]
+    assert both == [row.name for row in choose_rows(["*-cnn-*", both[0]])]
+    assert len(ROWS) == len(choose_rows(["matched-few-100"]))
 
 
 def test_an_unknown_name_is_refused() -> None:
     """With the tables that there are."""
     with pytest.raises(TrainingError, match=r"digits is no row and no table; there are matched-"):
-        choose_rows(["matched-mnist", "digits"])
+        choose_rows(["matched-few-100", "digits"])
 
 
 def test_seeds_must_be_numbers(small: str, tmp_path: Path) -> None:
@@ -76,17 +84,11 @@ def test_what_the_page_tells_is_run_again_on_a_fresh_clone(small: str, tmp_path:
     docs.mkdir()
     call("run", small, runs=tmp_path / "runs", docs=docs)
     (result,) = read_results(tmp_path / "runs")
-    write_results([result], docs / "results.json")
+    write([result], docs)
     again = call("run", small, runs=tmp_path / "clone", docs=docs)
     assert "1 of 1 to run" in again.output
-    assert f"has plain {result.percent('plain'):.2f} %" in " ".join(again.output.split())
+    assert f"has {result.percent:.2f} %" in " ".join(again.output.split())
     assert [result.which] == [one.which for one in read_results(tmp_path / "clone")]
-
-
-def test_a_seed_named_twice_is_run_once(small: str, tmp_path: Path) -> None:
-    """It would read the test split twice."""
-    outcome = call("run", small, "--seeds", "1,1", runs=tmp_path / "runs", docs=tmp_path)
-    assert "1 of 1 to run" in outcome.output
 
 
 def test_a_stop_ends_all(small: str, tmp_path: Path) -> None:
@@ -101,64 +103,115 @@ def test_a_stop_ends_all(small: str, tmp_path: Path) -> None:
 
 def test_rows_are_listed_with_their_seeds(results: list[Result], tmp_path: Path) -> None:
     """Those of their own budget."""
-    write_results(results, tmp_path / "results.json")
+    write(results, tmp_path)
     output = call("list", runs=tmp_path / "none", docs=tmp_path).output
     assert all(f"{name}:\n" in output for name in TABLES)
-    row = ROWS["matched-matrix-matrix-uniform"]
+    row = ROWS["matched-few-100-dynamic-uniform"]
     assert f"  {row.name}, {row.title}, {row.images:,} images: seeds 1, 2\n" in output
-
-
-def test_the_page_is_written_from_results(
-    results: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Trials on held-out images of rows of the test split are left out; it is repeatable."""
-    text = tmp_path / "text.md"
-    text.write_text("{error(gone)}, {reads}\n")
-    monkeypatch.setattr("research.page.TEXT", text)
-    runs, docs = tmp_path / "runs", tmp_path / "docs"
-    runs.mkdir()
-    docs.mkdir()
-    gone = replace(results[0], row="gone", dataset="mnist", wrong={"plain": 100})
-    for one in (*results, replace(results[0], split="validation"), gone):
-        one.save(runs)
-    assert 0 == call("write", runs=runs, docs=docs).exit_code
-    page = (docs / "results.md").read_text()
-    assert page.startswith("1.00 [0.82, 1.21], `assemblies` ")
-    assert len(results) + 1 == len(read_results(docs / "results.json"))
-    assert 0 == call("write", runs=tmp_path / "nothing new", docs=docs).exit_code
-    assert page == (docs / "results.md").read_text()
 
 
 def test_a_table_has_errors_differences_and_what_is_missing(
     results: list[Result], tmp_path: Path
 ) -> None:
     """Rows with their seeds, differences paired over images, and seeds that were not run."""
-    wrong = {"matched-matrix-matrix-routed": range(100), "matched-matrix-cnn-small": range(160)}
-    some = [
-        replace(
-            one,
-            wrong={"plain": len(wrong[one.row])},
-            which={"plain": [*wrong[one.row]]},
-        )
-        for one in results
-        if one.row in wrong
-    ]
-    write_results(some, tmp_path / "results.json")
-    output = call("table", "matched-matrix", runs=tmp_path / "none", docs=tmp_path).output
+    wrong = {"matched-few-100-attention-routed": 100, "matched-few-100-cnn-large": 160}
+    write(
+        [replace(one, which=tuple(range(wrong[one.row]))) for one in results if one.row in wrong],
+        tmp_path,
+    )
+    output = call("table", "matched-few-100", runs=tmp_path / "none", docs=tmp_path).output
     routed, cnn = (ROWS[name].title for name in wrong)
-    assert f"| {routed} | 60,000 | 1.00 ± 0.00 [0.80, 1.20] | 1, 2 |" in output
-    assert f"| **{routed}** less **{cnn}** | error, % | -0.60 [" in output
-    assert "`matched-matrix-matrix-routed`, `matched-matrix-cnn-small` (seed 3)" in output
-    assert "`matched-matrix-matrix-poses` (seeds 1, 2, 3)" in output
+    assert f"| {routed} | 40,000 | 1.00 ± 0.00 [0.80, 1.20] | 1, 2 |" in output
+    assert f"| **{routed}** less **{cnn}** | -0.60 [" in output
+    assert "`matched-few-100-attention-routed`, `matched-few-100-cnn-large` (seeds 3, 4" in output
+    assert "`matched-few-100-dynamic-poses`" in output
 
 
 def test_stale_rows_are_marked_and_not_compared(results: list[Result], tmp_path: Path) -> None:
     """Editing a recipe marks its results."""
-    name = "matched-matrix-cnn-small"
+    name = "matched-few-100-cnn-small"
     changed = [replace(one, recipe="0123456789ab") if one.row == name else one for one in results]
-    write_results(changed, tmp_path / "results.json")
-    output = call("table", "matched-matrix", runs=tmp_path / "none", docs=tmp_path).output
+    write(changed, tmp_path)
+    output = call("table", "matched-few-100", runs=tmp_path / "none", docs=tmp_path).output
     title = ROWS[name].title
     assert f"| {title} (**{STALE}**) |" in output
     assert f"less **{title}**" not in output
-    assert f"`{name}` (seeds 1, 2, 3)" in output
+    assert f"`{name}` (seeds 1, 2, 3, 4, 5)" in output
+
+
+@pytest.fixture
+def sets(bars: Examples) -> Sets:
+    """Bars to learn from, and the first of them to be tested on."""
+    return Sets(bars, Examples(bars.images[:10], bars.labels[:10]))
+
+
+def run(row: Row, sets: Sets, directory: Path, **options: float) -> Result | None:
+    return run_row(
+        row, seed=1, sets=sets, directory=directory, bundles=directory, device=CPU, **options
+    )
+
+
+def test_a_result_is_the_trained_networks(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
+    """Its error, also if it was stopped and continued."""
+    plan = make_plan(tiny_row, seed=1, training=sets.training, directory=tmp_path / "again")
+    trainer = Trainer(plan, device=CPU)
+    trainer.run()
+    assert run(tiny_row, sets, tmp_path, max_minutes=0) is None
+    assert [] == read_results(tmp_path)
+    result = run(tiny_row, sets, tmp_path)
+    assert result
+    expected = error_percent(trainer.network, sets.tested, CPU)
+    assert pytest.approx(expected) == result.percent
+    assert [result] == read_results(tmp_path)
+
+
+def test_every_read_of_a_test_split_is_on_record(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
+    """Beside the bundles, with the row; held-out images are read as often as one likes."""
+    run(tiny_row, sets, tmp_path)
+    assert not (tmp_path / TEST_READS).exists()
+    result = run(replace(tiny_row, split="test"), sets, tmp_path)
+    assert result is not None
+    (line,) = (tmp_path / TEST_READS).read_text().splitlines()
+    read = json.loads(line)
+    assert ("test", 10, len(result.which)) == (read["split"], read["images"], read["errors"])
+    assert f"research row {tiny_row.name}-seed1-24" == read["protocol"]
+
+
+def test_the_test_split_is_read_for_rows_that_are_tested_on_it(
+    tiny_row: Row, bars: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the others the last training images are held out."""
+    read = []
+
+    def load(_: Dataset, split: str, __: Path) -> Examples:
+        read.append(split)
+        return bars
+
+    monkeypatch.setattr("research.run.load", load)
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], held_out_count=4))
+    tried = load_sets(tiny_row, tmp_path)
+    assert (20, 4) == (len(tried.training.labels), len(tried.tested.labels))
+    assert 24 == len(load_sets(replace(tiny_row, split="test"), tmp_path).training.labels)
+    assert ["train", "train", "test"] == read
+
+
+@pytest.mark.parametrize("content", ["{", '{"row": "mnist"}', '[{"row": "mnist", "colour": 1}]'])
+def test_a_file_of_something_else_is_refused(content: str, tmp_path: Path) -> None:
+    """Half a file, or one with other keys, is an error that names it."""
+    (tmp_path / "one.json").write_text(content)
+    with pytest.raises(TrainingError, match=r"one.json does not hold results"):
+        read_results(tmp_path)
+
+
+def test_the_seed_chooses_as_many_images_of_each_class() -> None:
+    """The same ones for the same seed, others for another; a count that classes cannot share."""
+    labels = np.repeat([0, 1, 2], [50, 20, 30])
+    digits = Examples(np.arange(100, dtype=np.uint8)[:, None, None, None], labels)
+    first, again, other = (choose(digits, 30, seed=seed) for seed in (1, 1, 2))
+    assert [10, 10, 10] == np.bincount(first.labels).tolist()
+    assert 30 == len(np.unique(first.images))
+    np.testing.assert_array_equal(first.images, again.images)
+    assert (first.images != other.images).any()
+    for count in (0, 7, 63):
+        with pytest.raises(ValueError, match="equally"):
+            choose(digits, count, seed=1)

@@ -2,130 +2,142 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import math
+import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from benchmarks.families import count_multiplications
+from model import SHIPPED
+from model.bundle import MANIFEST, Bundle
 from model.capsnet import build
+from model.capsnet.squash import squash_exponential
 from research.compare import is_stale, of_row
-from research.controls import register
+from research.records import pack, recipe_digest, unpack
 from research.rows import Row
 from research.run import read_results
-from research.tables import FAMILIES, ROWS, SETS, TABLES, VARIANTS
+from research.tables import ROWS
 from training.losses import classification_loss
+from training.recipes import Recipe
 
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-@pytest.fixture(autouse=True)
-def controls() -> None:
-    """Controls are families."""
-    register()
-
-
-def differences(one: object, other: object) -> set[str]:
-    """The fields of a dataclass in which two differ."""
-    return {
-        field.name
-        for field in fields(one)  # type: ignore[arg-type]
-        if getattr(one, field.name) != getattr(other, field.name)
-    }
-
-
-def parameters(row: Row) -> int:
-    """Of the encoder."""
-    parts = build(row.recipe.network).named_parameters()
-    return sum(one.numel() for name, one in parts if not name.startswith("decoder."))
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_rows_of_a_table_learn_the_same_images(name: str) -> None:
-    """With the same seeds, budget, augmentation, batches and tests; columns are test sets."""
-    rows = TABLES[name].rows
-    assert 1 == len({(row.images, row.seeds, row.tests, row.protocol) for row in rows})
-    learnt = {
-        (
-            *(row.recipe.dataset, row.recipe.task, row.recipe.batch_size, row.recipe.flip),
-            *(row.recipe.network.image_shape, row.recipe.network.num_classes),
-        )
-        for row in rows
-    }
-    assert 1 == len(learnt)
-    assert set(TABLES[name].columns) <= set(rows[0].tests)
-
-
-def test_every_row_has_a_title_and_a_network() -> None:
-    """Of its family and variant."""
-    for one in SETS.values():
-        assert {family for family, _ in one.recipes} <= FAMILIES.keys()
-        assert {variant for _, variant in one.recipes} <= VARIANTS.keys()
-
-
-def test_routed_capsules_are_compared_with_every_control() -> None:
-    """Each family's own, and a CNN."""
-    compared = TABLES["matched-pairs"].compared
-    routed = "matched-pairs-attention-routed"
-    others = {one.second for one in compared if one.first == routed}
-    assert {row.name for row in TABLES["matched-pairs"].rows} - {routed} == others
-
-
-@pytest.mark.parametrize("name", [name for name in ROWS if name.endswith("-poses")])
-def test_linear_layers_to_poses_have_as_many_parameters(name: str) -> None:
-    """Within three in a hundred: biases, the coupling bias, batch normalisation."""
-    routed = ROWS[name.replace("-poses", "-routed")]
-    assert parameters(routed) == pytest.approx(parameters(ROWS[name]), rel=0.03)
-
-
-@pytest.mark.parametrize(
-    ("cnn", "capsules"),
-    [
-        ("mnist-cnn-large", "mnist-attention-routed"),
-        ("mnist-cnn-small", "mnist-dynamic-routed"),
-        ("pairs-cnn-same", "pairs-attention-routed"),
-        ("assemblies-cnn-same", "assemblies-attention-routed"),
-    ],
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PROSE = (
+    *(DOCS / "explanation" / f"{name}.md" for name in ("capsules", "families", "views")),
+    ROOT / "README.md",
 )
-def test_cnns_have_as_many_multiplications(cnn: str, capsules: str) -> None:
-    """Within a seventh."""
-    ours, theirs = (
-        count_multiplications(build(ROWS[f"matched-{name}"].recipe.network).eval())
-        for name in (capsules, cnn)
-    )
-    assert ours == pytest.approx(theirs, rel=1 / 7)
+
+
+def row(name: str) -> Row:
+    """A row of the table of 100 digits."""
+    return ROWS[f"matched-few-100-{name}"]
+
+
+def network_of(name: str) -> Any:
+    """Its network, in evaluation mode."""
+    return build(row(name).recipe.network).eval()
+
+
+def test_uniform_couplings_give_every_class_the_same_share() -> None:
+    """Poses are the squashed mean over classes of the sum of votes, without the coupling bias."""
+    network = network_of("attention-uniform")
+    images = torch.rand(2, 1, 28, 28)
+    with torch.inference_mode():
+        votes = network.votes(network.primary_capsules(images))
+        expected = squash_exponential(votes.sum(dim=2) / 10)
+        torch.testing.assert_close(expected, network(images).poses)
+        network.prior.fill_(5.0)
+        torch.testing.assert_close(expected, network(images).poses)
+        couplings = network_of("dynamic-uniform").trace(images).classes.couplings
+    torch.testing.assert_close(couplings, torch.full_like(couplings, 0.1))
+
+
+@pytest.mark.parametrize("family", ["attention", "dynamic"])
+def test_linear_layers_to_poses_are_like_their_family(family: str) -> None:
+    """As many parameters, the same squash, short poses before training, a gradient everywhere."""
+    routed, poses = network_of(f"{family}-routed"), network_of(f"{family}-poses")
+    counts = [
+        sum(one.numel() for name, one in own.named_parameters() if not name.startswith("decoder."))
+        for own in (routed, poses)
+    ]
+    assert counts[0] == pytest.approx(counts[1], rel=0.03)
+    images = torch.rand(4, 1, 28, 28)
+    presence, found = poses.train()(images)
+    assert presence.max() < 0.5
+    loss = presence.sum() + poses.decode(found[:, 0], torch.zeros(4, dtype=torch.int64)).sum()
+    loss.backward()
+    assert all(part.grad is not None and part.grad.any() for part in poses.parameters())
+    sums = torch.zeros(1, 10, 16)
+    sums[..., 0] = 1
+    torch.nn.init.zeros_(poses.classes.weight)
+    poses.classes.bias.data = sums.flatten()
+    expected = {"dynamic": 0.5, "attention": 1 - math.exp(-1)}[family]
+    assert pytest.approx(expected, rel=1e-3) == poses.eval()(images).presence[0, 0].item()
+
+
+@pytest.mark.parametrize(("size", "family"), [("large", "attention"), ("small", "dynamic")])
+def test_cnns_have_as_many_multiplications(size: str, family: str) -> None:
+    """Within a seventh; cross-entropy has a gradient everywhere."""
+    cnn = network_of(f"cnn-{size}")
+    ours = count_multiplications(network_of(f"{family}-routed"))
+    assert ours == pytest.approx(count_multiplications(cnn), rel=1 / 7)
+    loss = classification_loss(row(f"cnn-{size}").recipe)
+    images = torch.rand(4, 1, 28, 28)
+    loss(cnn.train().logits(images), torch.eye(10)[:4], torch.tensor(1)).backward()
+    assert all(part.grad is not None and part.grad.any() for part in cnn.parameters())
+
+
+def test_recipes_of_controls_survive_being_written() -> None:
+    """As in a checkpoint."""
+    for one in ROWS.values():
+        assert one.recipe == Recipe.from_dict(one.recipe.to_dict())
 
 
 def test_results_are_of_declared_recipes_and_seeds() -> None:
-    """An edit of a recipe that has results would make the page say what nobody measured."""
+    """An edit of a recipe that has results would make tables say what nobody measured."""
     results = read_results(DOCS / "results.json")
-    for row in ROWS.values():
-        own = of_row(row, results)
-        assert {one.seed for one in own} <= set(row.seeds), row.name
-        assert not any(is_stale(row, one) for one in own), row.name
+    for one in ROWS.values():
+        own = of_row(one, results)
+        assert {result.seed for result in own} == set(one.seeds), one.name
+        assert not any(is_stale(one, result) for result in own), one.name
 
 
-@pytest.mark.parametrize("name", ["pairs-attention", "mnist-attention", "mnist-dynamic"])
-def test_a_head_of_poses_differs_in_its_network_alone(name: str) -> None:
-    """The same loss, reconstruction, data and budget, and a gradient everywhere."""
-    routed, poses = (ROWS[f"matched-{name}-{variant}"] for variant in ("routed", "poses"))
-    assert differences(routed.recipe, poses.recipe) <= {"network", "muon_votes"}
-    network = build(poses.recipe.network)
-    presence, found = network(torch.rand(4, *poses.recipe.network.image_shape))
-    loss = presence.sum() + network.decode(found[:, 0], torch.zeros(4, dtype=torch.int64)).sum()
-    loss.backward()
-    assert all(part.grad is not None and part.grad.any() for part in network.parameters())
+def test_an_edited_recipe_has_another_digest() -> None:
+    """A setting of training or of the network changes it; names, seeds and budgets do not."""
+    plain = row("dynamic-routed")
+    recipe = plain.recipe
+    network = replace(recipe.network, routing_iterations=2)  # type: ignore[call-arg]
+    others = [
+        replace(plain, recipe=replace(recipe, learning_rate=2e-3)),
+        replace(plain, recipe=replace(recipe, network=network)),
+        replace(plain, training_images=200),
+    ]
+    assert 4 == len({recipe_digest(one) for one in (plain, *others)})
+    named = replace(plain, name="other", title="other", seeds=(9,), images=7)
+    assert recipe_digest(plain) == recipe_digest(named)
 
 
-@pytest.mark.parametrize("name", ["matched-pairs-attention-linear", "matched-mnist-cnn-small"])
-def test_a_linear_head_has_a_gradient_everywhere(name: str) -> None:
-    """Cross-entropy is of its logits, with a sigmoid for each class of pairs."""
-    recipe = ROWS[name].recipe
-    network = build(recipe.network)
-    images = torch.rand(4, *recipe.network.image_shape)
-    loss = classification_loss(recipe)(network.logits(images), torch.eye(10)[:4], torch.tensor(1))
-    loss.backward()
-    assert all(part.grad is not None and part.grad.any() for part in network.parameters())
-    presence = network(images).presence
-    assert (recipe.task == "pairs") == bool((presence.sum(dim=1) - 1).abs().max() > 1e-3)
+def test_packed_images_are_those_that_were_packed() -> None:
+    """In their order, in a short text; other texts are refused."""
+    for images in ([], [3, 999], list(range(0, 1000, 7))):
+        text = pack(images, 1000)
+        assert images == unpack(text)
+        assert len(text) < 250
+    with pytest.raises(ValueError, match=r"."):
+        unpack("AAAA")
+
+
+@pytest.mark.parametrize("prose", PROSE, ids=lambda path: path.name)
+def test_percentages_in_prose_are_on_record(prose: Path) -> None:
+    """They are errors of the bundles, or stand on the page of results."""
+    known = set(re.findall(r"\d+\.\d+", (DOCS / "results.md").read_text()))
+    for path in SHIPPED.glob(f"*/{MANIFEST}"):
+        percent = Bundle.open(path.parent).manifest.metrics["test_error_percent"]
+        known |= {f"{percent:.1f}", f"{percent:.2f}"}
+    found = re.findall(r"(\d+\.\d+) (?:%|points)", prose.read_text())
+    papers = {"5.2": "Sabour 2017, pairs of digits"}
+    assert [] == [figure for figure in found if figure not in known | papers.keys()]
