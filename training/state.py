@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,7 +38,6 @@ from training.training_data import FolderSplit
 
 CHECKPOINT = "checkpoint.pt"
 """The checkpoint's name in the folder of a run."""
-_VERSION = 3
 _UNREADABLE = (
     *(OSError, EOFError, RuntimeError, LookupError, ValueError, TypeError, AttributeError),
     *(pickle.UnpicklingError, zipfile.BadZipFile),
@@ -59,21 +58,14 @@ class CheckpointError(TrainingError):
     """A checkpoint is missing, corrupt or of another run."""
 
 
-@dataclass(frozen=True)
-class Best:
+class Best(NamedTuple):
     """The weights with the fewest errors on held-out images so far; of equal ones the latest."""
 
     error_percent: float
+    class_error_percent: float
+    """The mean over classes, which decides."""
     step: int
     weights: dict[str, Any]
-    class_error_percent: float | None = None
-    """The mean over classes, which decides where it is measured."""
-
-    @property
-    def rank(self) -> float:
-        """What decides: the lower, the better."""
-        own = self.class_error_percent
-        return self.error_percent if own is None else own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +99,10 @@ class Checkpoint:
         """Write to `path` in one step, so that a kill leaves the old file or the new one."""
         values = {
             **self.__dict__,
-            "version": _VERSION,
             "recipe": json.loads(json.dumps(self.recipe.to_dict())),  # torch loads plain lists only
             "runs": [run.to_dict() for run in self.runs],
             "pictures": self.pictures and self.pictures.model_dump(mode="json"),
-            "best": self.best and vars(self.best),
+            "best": self.best and self.best._asdict(),
         }
         with replacing(path) as file:
             torch.save(values, file)
@@ -121,7 +112,7 @@ class Checkpoint:
         """Read what `save` wrote. Tensors arrive on the CPU.
 
         Raises:
-            CheckpointError: missing, corrupt, or written by another version.
+            CheckpointError: missing or corrupt.
         """
         if not path.exists():
             raise CheckpointError(f"there is no checkpoint at {path}")
@@ -130,13 +121,11 @@ class Checkpoint:
                 if archive.testzip():  # torch does not look at the checksums
                     raise CheckpointError(f"{path} is corrupt")
             values = torch.load(path, map_location="cpu", weights_only=True)
-            if values.pop("version") != _VERSION:
-                raise CheckpointError(f"{path} was written by another version of the trainer")
             typed = {
                 "recipe": Recipe.from_dict(values["recipe"]),
                 "pictures": values["pictures"] and FolderSplit(**values["pictures"]),
                 "runs": tuple(Run.from_dict(run) for run in values["runs"]),
-                "best": Best(**best) if (best := values.get("best")) else None,
+                "best": values["best"] and Best(**values["best"]),
             }
             return Checkpoint(**{**values, **typed})
         except _UNREADABLE as error:
@@ -342,17 +331,18 @@ class TrainingState:
             convolutions=tuple(dict.fromkeys((*run.convolutions, self._precision))),
         )
 
-    def keep_if_best(self, error_percent: float, class_error_percent: float | None = None) -> None:
+    def keep_if_best(self, error_percent: float, class_error_percent: float) -> None:
         """Keep the result as the best, if the recipe says so and it has the fewest errors.
 
         Args:
-            class_error_percent: the mean over classes, which decides where it is given.
+            class_error_percent: the mean over classes, which decides.
         """
-        found = Best(error_percent, self.run.steps, {}, class_error_percent)
-        if self._plan.recipe.keep == "best" and (not self.best or found.rank <= self.best.rank):
+        if self._plan.recipe.keep == "last":
+            return
+        if not self.best or class_error_percent <= self.best.class_error_percent:
             weights = self.result.state_dict()
             copies = {name: weight.to("cpu", copy=True) for name, weight in weights.items()}
-            self.best = replace(found, weights=copies)
+            self.best = Best(error_percent, class_error_percent, self.run.steps, copies)
 
     def kept_network(self) -> Network:
         """A copy of the network that a complete run exports: the best one, or the result."""

@@ -66,7 +66,6 @@ class Trainer:
         self._log = RunLog(plan.directory, keep_until=self.done_steps)
         self.error_percent: float | None = None
         """The error on held-out images at the last validation, in percent."""
-        self._stop_percent: float | None = None
         if device.type == "cpu":
             remember_features(self.state.network, self.state.result)
         kind = TASKS[plan.recipe.task]
@@ -94,18 +93,14 @@ class Trainer:
 
     @property
     def complete(self) -> bool:
-        """Whether all epochs are done, or the error is reached at which training stops."""
-        error, stop = self.error_percent, self._stop_percent
-        reached = error is not None and stop is not None and error <= stop
-        return reached or self.done_steps >= self.total_steps
+        """Whether all epochs are done."""
+        return self.done_steps >= self.total_steps
 
     def run(
         self,
         *,
         max_minutes: float = math.inf,
         log_every: int = 100,
-        validate_every: int | None = None,
-        stop_percent: float | None = None,
         save_every_s: float = 120,
         clock: Callable[[], float] = time.monotonic,
         threads: ThreadChooser | None = None,
@@ -116,9 +111,6 @@ class Trainer:
 
         Args:
             log_every: steps from one line of metrics to the next.
-            validate_every: steps from one validation to the next; an epoch's by default.
-            stop_percent: the recipe counts as completed once the error on held-out images is no
-                larger; None never stops it.
             clock: seconds; looked at once in the beginning and once a step.
             threads: chooses the number of CPU threads from step to step; None leaves it.
 
@@ -134,9 +126,6 @@ class Trainer:
         name, done = self.plan.recipe.name, self.done_steps
         shown = self._log.shown(name, total=self.total_steps, done=done)
         with stop_signals() as stopped, shown:
-            self._stop_percent = stop_percent
-            if stop_percent is not None and done:
-                self._validate(1)
             while not self.complete:
                 meter.add(self.step())
                 if threads is not None:
@@ -147,7 +136,7 @@ class Trainer:
                 self.state.run = replace(self.state.run, seconds=before + now - start)
                 if logged:
                     self._add_losses(losses, meter.restart(now))
-                self._validate(validate_every)
+                self._validate()
                 self._log.advance(self.done_steps)
                 if now - saved > save_every_s:
                     self.save()
@@ -220,12 +209,11 @@ class Trainer:
             rows = [batches.rows(self.done_steps - 1 - step) for step in range(steps)]
             self.state.fit_statistics(batches.make(torch.cat(rows)).images)
 
-    def _validate(self, every: int | None) -> None:
-        """Measure the error on what is held out, where that is due."""
+    def _validate(self) -> None:
+        """Measure the error on what is held out after each epoch, and in the end."""
         validation = self.plan.validation
-        if not every:
-            every = math.ceil(len(self.task.batches) / self.plan.recipe.batch_size)
-            every = max(every, MIN_STEPS) if self.plan.recipe.keep == "best" else every
+        every = math.ceil(len(self.task.batches) / self.plan.recipe.batch_size)
+        every = max(every, MIN_STEPS) if self.plan.recipe.keep == "best" else every
         if self.done_steps % every and not self.complete:
             return
         self._fit_statistics()
@@ -233,7 +221,9 @@ class Trainer:
             errors = self.task.errors(self.state.result, validation)
             self.error_percent = errors[VALIDATION_ERROR]
             self._log.add(step=self.done_steps, epoch=self._epoch, **errors)
-            self.state.keep_if_best(self.error_percent, errors.get(CLASS_ERROR))
+            self.state.keep_if_best(
+                self.error_percent, errors.get(CLASS_ERROR, self.error_percent)
+            )
         self.task.draw(self.state.result, validation, self.plan.directory / PREVIEW)
 
 

@@ -55,9 +55,3 @@ def test_lengths_stay_the_same_share_of_an_image() -> None:
     large = fitted(128, recipe=recipe)
     assert (12, 16, 6.0) == (large.shift_px, large.cutout_px, large.elastic_px)
     assert large.reconstruction_share <= recipe.reconstruction_share
-
-
-def test_pictures_of_the_preset_size_change_nothing_else() -> None:
-    """Only the number of classes."""
-    expected = replace(PICTURES, network=replace(PICTURES.network, num_classes=3))
-    assert expected == fitted(32)

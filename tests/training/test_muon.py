@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.capsnet import build
 from model.capsnet.votes import Votes
 from tests.training.runs import MakeTrainer, weights
 from training.muon import Muon, orthogonalise
@@ -67,21 +66,6 @@ def test_votes_are_a_matrix_for_each_class() -> None:
     assert medians.max() < 1.3
 
 
-def test_a_normalised_weight_keeps_its_norm() -> None:
-    """Its direction moves, its norm does not; that of another weight changes."""
-    kept, free = (nn.Conv2d(6, 6, 1).weight for _ in range(2))
-    optimiser = Muon({kept: 0, free: 0}, normalised=[kept], free_factor=0.5)
-    optimiser.set_rates(convolutions=0.4, votes=0.0)
-    before = [weight.detach().clone() for weight in (kept, free)]
-    for _ in range(3):
-        for weight in (kept, free):
-            weight.grad = torch.ones_like(weight)
-        optimiser.step()
-    torch.testing.assert_close(before[0].norm(), kept.detach().norm())
-    assert 0.1 < (kept - before[0]).norm()
-    assert 0.01 < (free.norm() - before[1].norm()).abs()
-
-
 def test_only_the_stem_is_normalised(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
     """Kernels of the stem keep their norm over a training; those of a decoder do not."""
     network = replace(tiny_attention.network, decoder_hidden=(8,), decoder_channels=(8, 4, 4))
@@ -111,26 +95,3 @@ def test_a_resumed_run_ends_in_the_same_weights(
     assert resumed.done_steps < resumed.total_steps
     assert resumed.run()
     torch.testing.assert_close(weights(through), weights(resumed), rtol=0, atol=0)
-
-
-def test_muon_may_train_alone(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
-    """Where all other weights are frozen, a run is trained and resumed as any other."""
-    network = build(tiny_attention.network)
-    rest = {name.partition(".")[0] for name, _ in network.named_parameters()} - {"votes"}
-    recipe = replace(tiny_attention, frozen=tuple(sorted(rest)), muon_votes=0.2)
-    make_trainer(recipe=recipe).run(max_minutes=0)
-    resumed = make_trainer(recipe=recipe, resume=True)
-    before = weights(resumed)
-    assert resumed.run()
-    changed = {name for name, weight in weights(resumed).items() if (weight != before[name]).any()}
-    assert {"votes.weight"} == changed
-
-
-def test_rates_rise_and_fall_together(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
-    """Muon's are Adam's times what the recipe says."""
-    recipe = replace(tiny_attention, learning_rate=0.01, **MUON)
-    state = make_trainer(recipe=recipe).state
-    assert state.muon is not None
-    state.begin_step(0.005)
-    rates = {bool(group["count"]): group["lr"] for group in state.muon.param_groups}
-    assert {False: pytest.approx(0.01), True: pytest.approx(0.001)} == rates

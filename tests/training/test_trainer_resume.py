@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from model.capsnet.matrix import MatrixConfig
 from tests.training.runs import MakeTrainer, metrics, minutes, weights
 from training.data.datasets import Examples
 from training.losses import Losses
+from training.provenance import Run
 from training.recipes import Recipe
 from training.state import Checkpoint, CheckpointError, TrainingError
 from training.tasks import Single
@@ -77,14 +79,6 @@ def test_a_resumed_run_ends_in_the_same_weights(
     torch.testing.assert_close(*results, rtol=0, atol=0)
 
 
-def test_a_run_keeps_its_id(make_trainer: MakeTrainer) -> None:
-    """It is drawn once, and other runs have others, also with the same recipe and seed."""
-    trainer = make_trainer()
-    run_three_steps(trainer)
-    assert trainer.state.run.id == make_trainer(resume=True).state.run.id
-    assert trainer.state.run.id != make_trainer("other").state.run.id
-
-
 def test_metrics_past_the_checkpoint_are_dropped(make_trainer: MakeTrainer) -> None:
     """A kill costs the steps since the last save; in the end every step has its line, once."""
     trainer = make_trainer()
@@ -95,24 +89,6 @@ def test_metrics_past_the_checkpoint_are_dropped(make_trainer: MakeTrainer) -> N
     assert ([1, 2, 3, 4, 5], [1, 2, 3]) == (before, logged_steps(trainer))
     resumed.run(log_every=1)
     assert [1, 2, 3, 4, 5, 6] == logged_steps(resumed)
-
-
-def test_a_cut_line_of_metrics_is_dropped(make_trainer: MakeTrainer) -> None:
-    """A line that a kill left half-written does not keep the run from going on."""
-    trainer = make_trainer()
-    run_three_steps(trainer)
-    with (trainer.plan.directory / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 3, "epo')
-    make_trainer(resume=True)
-    assert [1, 2, 3] == logged_steps(trainer)
-
-
-def test_training_time_adds_up(make_trainer: MakeTrainer) -> None:
-    """The seconds of a resumed run include those before."""
-    run_three_steps(make_trainer())
-    resumed = make_trainer(resume=True)
-    resumed.run(clock=minutes())
-    assert 6 * 60.0 == resumed.state.run.seconds
 
 
 def test_a_complete_run_has_nothing_to_resume(make_trainer: MakeTrainer) -> None:
@@ -206,3 +182,87 @@ def test_the_best_weights_are_kept(
     assert (75, 100, None) == (saved.run.kept_step, saved.run.steps, saved.best)
     torch.testing.assert_close(kept[75], saved.network["decoder.pixels.weight"], rtol=0, atol=0)
     assert wavering[-1] == trainer.error_percent
+
+
+WEIGHTS = torch.arange(500, dtype=torch.float32)
+
+
+class Trap:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
+        return Path.touch, (self.trace,)
+
+
+@pytest.fixture
+def checkpoint() -> Checkpoint:
+    """Some run's state."""
+    run = Run(id="a1", preset="r", dataset="mnist", task="single", seed=1, held_out=0)
+    return Checkpoint(
+        recipe=Recipe("r", network=MatrixConfig(decoder_hidden=(8, 8)), epochs=0.5),
+        pictures=FolderSplit(folder="/pets", class_names=("cat", "dog"), count=500),
+        examples=55_000,
+        runs=(replace(run, steps=9, devices=("CPU",), taken=("conv.weight",)), run),
+        network={"conv.weight": WEIGHTS},
+        trained=None,
+        optimiser={"state": {0: {"exp_avg": WEIGHTS / 7}}, "param_groups": [{"lr": 0.1}]},
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path, checkpoint: Checkpoint) -> Path:
+    """Where that state has been saved."""
+    path = tmp_path / "checkpoint.pt"
+    checkpoint.save(path)
+    return path
+
+
+def test_a_failed_save_leaves_the_old_state(path: Path, checkpoint: Checkpoint) -> None:
+    """A state that cannot be written does not harm the one on disk."""
+    before = path.read_bytes()
+    unwritable: dict[str, Any] = {"weights": WEIGHTS, "function": lambda: None}
+    with pytest.raises(Exception, match="pickle"):
+        replace(checkpoint, network=unwritable).save(path)
+    assert before == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"this is no checkpoint", id="text"),
+        pytest.param(0.5, id="half of one"),
+    ],
+)
+def test_other_files_are_refused(path: Path, content: bytes | float) -> None:
+    """Whatever lies there, or is left of a checkpoint, ends in the checkpoint's own error."""
+    if isinstance(content, float):
+        whole = path.read_bytes()
+        content = whole[: int(content * len(whole))]
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+        Checkpoint.load(path)
+
+
+def test_a_flipped_bit_is_noticed(path: Path) -> None:
+    """A weight that changed on disk is not trained on."""
+    content = bytearray(path.read_bytes())
+    content[content.index(WEIGHTS.numpy().tobytes()) + 100] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="corrupt"):
+        Checkpoint.load(path)
+
+
+READABLE = "not a readable checkpoint"
+
+
+def test_code_is_not_executed(path: Path) -> None:
+    """A file that would do something when unpickled is refused before it does."""
+    trace = path.with_name("trace")
+    torch.save({**torch.load(path), "examples": Trap(trace)}, path)
+    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+        Checkpoint.load(path)
+    assert not trace.exists()

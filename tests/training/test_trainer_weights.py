@@ -25,23 +25,6 @@ def finished(make_trainer: MakeTrainer) -> Checkpoint:
     return Checkpoint.load(trainer.plan.directory / CHECKPOINT)
 
 
-def test_a_run_starts_from_the_weights_of_another(
-    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
-) -> None:
-    """Weights are taken over, recipe and steps start anew; both runs are in the checkpoint."""
-    recipe = replace(tiny, name="second", learning_rate=1e-4)
-    trainer = make_trainer("second", seed=2, recipe=recipe)
-    trainer.state.start_from(finished)
-    for name, value in trainer.network.state_dict().items():
-        assert torch.equal(finished.network[name], value)
-    assert 0 == trainer.done_steps
-    trainer.step()
-    trainer.save()
-    *before, own = Checkpoint.load(trainer.plan.directory / CHECKPOINT).runs
-    assert list(finished.runs) == before
-    assert (2, 1, ("CPU",)) == (own.seed, own.steps, own.devices)
-
-
 def test_a_run_starts_from_a_bundle(
     make_trainer: MakeTrainer, bundle_path: Path, tmp_path: Path
 ) -> None:
@@ -120,21 +103,6 @@ def test_a_larger_network_takes_what_fits(
     assert before.keys() - anew == set(taken)
     for name, value in trainer.network.state_dict().items():
         assert torch.equal(finished.network[name] if name in taken else before[name], value)
-
-
-def test_frozen_weights_stay(make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe) -> None:
-    """Only the rest is trained, and only the rest has a state in the optimiser."""
-    frozen = replace(tiny, frozen=("stem.", "primary.", "votes."))
-    trainer = make_trainer("second", seed=2, recipe=frozen)
-    trainer.state.start_from(finished)
-    trainer.run()
-    changed = {
-        name
-        for name, weight in trainer.network.named_parameters()
-        if not torch.equal(finished.network[name], weight)
-    }
-    assert {"decoder"} == {name.partition(".")[0] for name in changed}
-    assert len(changed) == len(trainer.state.optimiser.state)
 
 
 def test_frozen_statistics_stay(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:

@@ -20,7 +20,7 @@ from training.data.assemblies import (
     list_factors,
     render_lamps,
 )
-from training.data.datasets import DATASETS, factors_of, load, split_last
+from training.data.datasets import DATASETS
 from training.data.source import DatasetError
 
 SIDE = 24
@@ -96,20 +96,6 @@ def test_images_are_rendered_once(tmp_path: Path) -> None:
     assert np.array_equal(views, first["images"][36:42, 0])
 
 
-def test_factors_are_known_where_images_are_rendered() -> None:
-    """Nothing is known of digits."""
-    factors = factors_of(DATASETS["assemblies"], "test")
-    assert factors
-    assert set(range(5)) == set(factors.label)
-    assert factors_of(DATASETS["mnist"], "test") is None
-
-
-def test_what_is_not_rendered_is_missing(tmp_path: Path) -> None:
-    """Where nothing may be fetched."""
-    with pytest.raises(DatasetError, match="missing"):
-        RenderedSource(size_px=16).columns("test", tmp_path, fetch=False)
-
-
 @pytest.mark.usefixtures("few")
 def test_another_file_is_refused(tmp_path: Path) -> None:
     """One that is cut off, or that holds images of another size."""
@@ -120,13 +106,3 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"PK")
     with pytest.raises(DatasetError, match="cannot be read"):
         RenderedSource(size_px=16).columns("test", tmp_path, fetch=True)
-
-
-@pytest.mark.usefixtures("few")
-def test_a_data_set_is_read_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With as many images of each class."""
-    monkeypatch.setattr(assemblies, "AZIMUTHS", (0,))
-    examples = load(DATASETS["assemblies"], "train", tmp_path)
-    assert set(range(5)) == set(examples.labels.tolist())
-    kept, held_out = split_last(examples, 30)
-    assert len(kept.labels) == len(held_out.labels)

@@ -78,13 +78,6 @@ def test_what_is_not_there_is_an_error(
         load(dataset, split, data_dir)
 
 
-def test_a_label_without_a_class_is_an_error(data_dir: Path) -> None:
-    """The message names the label."""
-    (data_dir / "toys" / "labels").write_text("x")
-    with pytest.raises(DatasetError, match="label 2 is no class"):
-        load(TOYS, "train", data_dir)
-
-
 @pytest.mark.parametrize("name", DOWNLOADED)
 def test_what_is_downloaded_is_checked(name: str) -> None:
     """Each file has a digest, or comes in an archive that has one."""
@@ -125,10 +118,3 @@ def test_the_last_examples_are_held_out(count: int) -> None:
     np.testing.assert_array_equal(LABELS[5 - count :], validation.labels)
     np.testing.assert_array_equal(IMAGES[: 5 - count], training.images)
     np.testing.assert_array_equal(IMAGES[5 - count :], validation.images)
-
-
-@pytest.mark.parametrize("count", [5, 6])
-def test_something_is_left_to_train_on(count: int) -> None:
-    """Holding out everything, or more than there is, is refused."""
-    with pytest.raises(ValueError, match=f"cannot hold out {count} of 5"):
-        split_last(Examples(IMAGES, LABELS), count)

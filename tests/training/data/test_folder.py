@@ -59,17 +59,6 @@ def test_classes_are_the_folders_in_order(fruit: Path) -> None:
         np.testing.assert_array_equal(labels, images[:, 1, 0, 0] == 200)
 
 
-def test_a_folder_is_described_as_published_data_sets_are(fruit: Path) -> None:
-    """Its name suits a bundle."""
-    dataset = load(fruit, seed=7).dataset
-    assert ("our-fruit", (3, 30, 40), "crop", 6) == (
-        dataset.name,
-        dataset.image_shape,
-        dataset.preprocess,
-        dataset.held_out_count,
-    )
-
-
 def test_images_are_what_serving_makes_of_the_pictures(fruit: Path) -> None:
     """The same crop, in bytes."""
     rng = np.random.default_rng(0)
@@ -90,13 +79,6 @@ def test_each_class_gives_its_share(fruit: Path, share: float, apples: int, pear
     _, training, validation, *_ = load(fruit, held_out_share=share)
     assert [apples, pears] == np.bincount(validation.labels).tolist()
     assert [20 - apples, 10 - pears] == np.bincount(training.labels).tolist()
-
-
-def test_nothing_need_be_held_out(fruit: Path) -> None:
-    """Then all pictures are trained on, and a single one of a class will do."""
-    paint(fruit, "quince", [GREY])
-    _, training, validation, *_ = load(fruit, held_out_share=0)
-    assert (31, 0) == (len(training.labels), len(validation.labels))
 
 
 def apples(examples: Any) -> set[int]:
@@ -205,13 +187,6 @@ def test_arrays_of_many_channels_are_read(tmp_path: Path, dtype: str) -> None:
     np.testing.assert_allclose(expected, loaded.training.images[0, :, 7, 9], atol=1)
 
 
-def test_arrays_of_grey_go_with_pictures(tmp_path: Path) -> None:
-    """An array without an axis of channels is a grey picture."""
-    save_arrays(tmp_path, "a", (30, 40))
-    paint(tmp_path, "b", [90] * 3, mode="L")
-    assert (1, 30, 40) == load(tmp_path).dataset.image_shape
-
-
 def test_arrays_have_the_same_channels(tmp_path: Path) -> None:
     """Both numbers are named."""
     save_arrays(tmp_path, "a", (20, 30, 6))
@@ -241,12 +216,6 @@ def test_data_sets_are_not_taken_for_classes(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_copies_on_both_sides_of_the_split_are_counted(fruit: Path) -> None:
-    """Their error says nothing of new pictures."""
-    (notice,) = [one for one in load(fruit).notices if "remove copies" in one]
-    assert notice.startswith("2 of 6 held-out pictures have the content of a picture")
-
-
 @pytest.mark.parametrize(("names", "found"), [([], "none"), (["apple"], "only one, apple")])
 def test_one_class_is_too_few(tmp_path: Path, names: list[str], found: str) -> None:
     """The message says what is there."""
@@ -254,14 +223,6 @@ def test_one_class_is_too_few(tmp_path: Path, names: list[str], found: str) -> N
         paint(tmp_path, name, [RED])
     with pytest.raises(DatasetError, match=f"at least two classes, and has {found}"):
         load(tmp_path)
-
-
-def test_an_empty_class_is_named(fruit: Path) -> None:
-    """A folder without a picture is a mistake, not a class."""
-    (fruit / "quince").mkdir()
-    (fruit / "quince" / "000.heic").touch()
-    with pytest.raises(DatasetError, match=r"no pictures \(PNG, .*NPY\) in quince; .*000"):
-        load(fruit)
 
 
 def spoil(fruit: Path) -> list[str]:
@@ -313,13 +274,6 @@ def test_what_was_trained_on_is_not_held_out(tmp_path: Path) -> None:
     assert {*before.trained, *before.held_out} < {*after.trained, *after.held_out}
     again = load(tmp_path, held_out=after.held_out)
     assert (after.trained, after.held_out) == (again.trained, again.held_out)
-
-
-def test_where_all_was_trained_on_nothing_is_held_out(fruit: Path) -> None:
-    """The message says what helps."""
-    before = load(fruit)
-    with pytest.raises(DatasetError, match="add new ones, or train with --final"):
-        load(fruit, seen=(*before.trained, *before.held_out))
 
 
 def test_what_the_service_refuses_is_unreadable(fruit: Path) -> None:

@@ -54,14 +54,6 @@ def test_all_pairs_of_classes_are_equally_likely(squares: Examples) -> None:
     assert np.abs(counts[~np.eye(4, dtype=bool)] - 1000).max() < 4 * 31
 
 
-def test_a_rare_class_is_paired_as_often_as_it_occurs() -> None:
-    """The second digit is chosen among the digits of other classes, not among the classes."""
-    labels = np.array([0] * 6 + [1] * 3 + [2])
-    rows = PairDraw(labels, shift_px=0).draw(20_000, 1)
-    second = labels[rows[labels[rows[:, 0]] == 0, 1]]
-    assert 0.25 == pytest.approx(float((second == 2).mean()), abs=0.02)
-
-
 @pytest.mark.parametrize("step", [1, 7, 30])
 def test_a_batch_depends_on_seed_and_step_alone(squares: Examples, step: int) -> None:
     """A resumed stream goes on as if it had never been interrupted; another seed gives others."""
@@ -72,15 +64,6 @@ def test_a_batch_depends_on_seed_and_step_alone(squares: Examples, step: int) ->
     expected = running.batch(step)
     assert_same(expected, stream(squares).batch(step))
     assert not torch.equal(expected.images, stream(squares, seed=2).batch(step).images)
-
-
-def test_batches_run_on_across_epochs(squares: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that straddles two epochs has its full size and does not repeat the first one."""
-    monkeypatch.setattr("training.data.pairs.EPOCH_PAIRS", 20)
-    batches = [stream(squares).batch(step) for step in range(5)]
-    assert {8} == {len(batch.images) for batch in batches}
-    pairs = torch.cat([batch.targets for batch in batches])
-    assert not torch.equal(pairs[:20], pairs[20:])
 
 
 def test_an_image_is_its_layers_added_up(squares: Examples) -> None:
@@ -107,14 +90,6 @@ def test_a_layer_is_the_digit_moved_from_the_middle(
     expected = torch.zeros(20, 20, dtype=torch.uint8)
     expected[8 + down : 12 + down, 8 + right : 12 + right] = 100
     assert torch.equal(expected, layers[0, 0])
-
-
-def test_digits_must_have_a_middle_place(squares: Examples) -> None:
-    """An odd margin, or none, is refused."""
-    shifts = torch.zeros(1, 4, dtype=torch.int64)
-    for size in (10, 15):
-        with pytest.raises(ValueError, match="middle"):
-            lay_out(torch.from_numpy(squares.images[:2]), shifts, size=size, reach=0)
 
 
 def test_a_fixed_set_is_the_same_bit_for_bit(squares: Examples) -> None:

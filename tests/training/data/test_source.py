@@ -113,13 +113,6 @@ def labels(source: Source, directory: Path, *, fetch: bool = True) -> list[int]:
     return labels
 
 
-def test_idx_files_are_images_or_labels() -> None:
-    """Row by row, with one channel; labels are int64."""
-    images, numbers = read_idx(idx(IMAGES))["images"], read_idx(idx(LABELS))["labels"]
-    np.testing.assert_array_equal(IMAGES[:, None], images)
-    assert (LABELS.tolist(), np.int64) == (numbers.tolist(), numbers.dtype)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -133,13 +126,6 @@ def test_other_files_than_idx_are_refused(content: bytes, message: str) -> None:
     """Floats, cut files, and arrays that are neither images nor labels, too."""
     with pytest.raises(ValueError, match=message):
         read_idx(content)
-
-
-def test_cifar_records_are_a_label_and_three_planes() -> None:
-    """Red comes first, then green, then blue."""
-    columns = read_cifar(records(9, 0, 4))
-    assert [9, 0, 4] == columns["labels"].tolist()
-    assert [[9, 1, 2], [0, 1, 2], [4, 1, 2]] == columns["images"].mean(axis=(2, 3)).tolist()
 
 
 def test_the_files_of_a_split_are_downloaded(serve: Serve, tmp_path: Path) -> None:
