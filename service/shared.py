@@ -1,7 +1,6 @@
-"""What clients share has an owner, a bound and turns.
+"""Callers take turns at what they share, and connections have a bound.
 
-An *owner* is the key or the address of a client. At the bound, the owner that holds most gives way
-to the others. Owners take turns, and the one that has used least goes first.
+A *caller* is the key or the address of a client. At a bound, the caller that holds most gives way.
 """
 
 from __future__ import annotations
@@ -9,19 +8,139 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager
-from itertools import islice
+from itertools import chain, islice
+from typing import Generic, TypeVar
 
-from service.inference.job import QueueFull
+from service.errors import Busy
 
+T = TypeVar("T")
 IDLE_BYTES = 16_384
 """A connection without a request takes about 7 kB, and a head of 8 kB may be arriving on it."""
 _SPARE_DESCRIPTORS = 256
 """File descriptors that connections leave for everything else."""
 _LOOKED_AT = 64
 """Of so many connections, one is dropped: those that have waited longest for a request."""
-_REMEMBERED = 1_000
+
+
+class RoundRobin(Generic[T]):
+    """Items of callers, who take turns. The items of one caller keep their order."""
+
+    def __init__(self) -> None:
+        self._of: dict[Hashable, deque[T]] = {}
+        """The caller whose turn it is comes first."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._of.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def __iter__(self) -> Iterator[T]:
+        return chain.from_iterable(self._of.values())
+
+    def push(self, caller: Hashable, item: T) -> None:
+        """Add an item behind the others of its caller."""
+        self._of.setdefault(caller, deque()).append(item)
+
+    def push_back(self, caller: Hashable, item: T) -> None:
+        """Add an item before the others of its caller."""
+        self._of.setdefault(caller, deque()).appendleft(item)
+
+    def pop(self) -> T:
+        """Take the next item of the caller whose turn it is."""
+        caller = next(iter(self._of))
+        items = self._of.pop(caller)
+        item = items.popleft()
+        if items:
+            self._of[caller] = items
+        return item
+
+    def remove(self, caller: Hashable, item: T) -> None:
+        """Take out an item, if it is there."""
+        items = self._of.get(caller)
+        if items and item in items:
+            items.remove(item)
+            if not items:
+                del self._of[caller]
+
+    def take_from_largest(self, caller: Hashable) -> T | None:
+        """Take the last item of whoever has most; None if that would be this caller."""
+        largest = max(self._of, key=lambda other: len(self._of[other]))
+        if len(self._of[largest]) <= len(self._of.get(caller, ())) + 1:
+            return None
+        item = self._of[largest][-1]
+        self.remove(largest, item)
+        return item
+
+    def clear(self) -> None:
+        """Take out all items."""
+        self._of.clear()
+
+
+class Turns:
+    """Lets callers use something in turn, so many at once, for one event loop alone.
+
+    Args:
+        places: how many use it at once.
+        limit: how many may wait. At the limit, the last one of the caller that has most waiting is
+            refused.
+    """
+
+    def __init__(self, places: int, *, limit: int) -> None:
+        self._free, self._limit = places, limit
+        self._waiting = RoundRobin[asyncio.Future[None]]()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    @asynccontextmanager
+    async def turn(self, caller: Hashable) -> AsyncIterator[None]:
+        """Wait for a turn, which lasts until the context ends.
+
+        Raises:
+            Busy: too many wait.
+        """
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(caller)
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, caller: Hashable) -> None:
+        if self.waiting >= self._limit:
+            if (last := self._waiting.take_from_largest(caller)) is None:
+                raise _full()
+            if not last.done():  # else it is leaving
+                last.set_exception(_full())
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.push(caller, turn)
+        try:
+            await turn
+        except BaseException:
+            self._waiting.remove(caller, turn)
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._pass_on()  # its turn came as it left
+            raise
+
+    def _pass_on(self) -> None:
+        """Give a turn to the next one that waits."""
+        while self._waiting:
+            turn = self._waiting.pop()
+            if not turn.done():  # else it is leaving
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+def _full() -> Busy:
+    return Busy("the queue is full; try again in 1 s", retry_after_s=1)
 
 
 def max_connections(budget_bytes: int) -> int:
@@ -47,141 +166,42 @@ class Connections:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._of_owner: Counter[Hashable] = Counter()
-        self._resting: dict[Callable[[], None], Hashable] = {}
-        """The owners of the connections that may be dropped, by what drops them, oldest first."""
+        self._of_address = Counter[str]()
+        self._resting: dict[Callable[[], None], str] = {}
+        """The addresses of connections that may be dropped, by what drops them, oldest first."""
 
     @property
     def count(self) -> int:
         """How many are open."""
-        return self._of_owner.total()
+        return self._of_address.total()
 
-    def open(self, owner: Hashable, drop: Callable[[], None]) -> None:
+    def open(self, address: str, drop: Callable[[], None]) -> None:
         """Count a new connection, and drop another one if there are too many.
 
         Args:
-            owner: its address.
+            address: of the client.
             drop: ends it; `close` is called then.
         """
-        self._of_owner[owner] += 1
+        self._of_address[address] += 1
         if self.count > self.limit and self._resting:
             oldest = islice(self._resting.items(), _LOOKED_AT)
-            drop_other, _ = max(oldest, key=lambda resting: self._of_owner[resting[1]])
+            drop_other, _ = max(oldest, key=lambda resting: self._of_address[resting[1]])
             del self._resting[drop_other]
             drop_other()
-        self._resting[drop] = owner
+        self._resting[drop] = address
 
-    def rest(self, owner: Hashable, drop: Callable[[], None]) -> None:
+    def rest(self, address: str, drop: Callable[[], None]) -> None:
         """The connection waits for a request, or for more of one."""
         self._resting.pop(drop, None)
-        self._resting[drop] = owner
+        self._resting[drop] = address
 
     def work(self, drop: Callable[[], None]) -> None:
         """The connection's request is being answered."""
         self._resting.pop(drop, None)
 
-    def close(self, owner: Hashable, drop: Callable[[], None]) -> None:
+    def close(self, address: str, drop: Callable[[], None]) -> None:
         """The connection has ended."""
         self._resting.pop(drop, None)
-        self._of_owner[owner] -= 1
-        if not self._of_owner[owner]:
-            del self._of_owner[owner]
-
-
-class Turns:
-    """Lets owners use something in turn, so many at once, for one event loop alone.
-
-    The owner that has used it for the shortest time goes first. One that comes anew has used as
-    much as the one whose turn it was last, so nobody saves up time.
-
-    Args:
-        places: how many use it at once.
-        limit: how many may wait. At the limit, the last one of the owner that has most waiting is
-            refused.
-    """
-
-    def __init__(self, places: int, *, limit: int) -> None:
-        self._free, self._limit = places, limit
-        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
-        self._used_s: dict[Hashable, float] = {}
-        """Seconds that each owner has used, from a common beginning."""
-        self._used_last_s = 0.0
-        """Those of the owner whose turn it was last."""
-
-    @property
-    def waiting(self) -> int:
-        """How many wait."""
-        return sum(map(len, self._waiting.values()))
-
-    @asynccontextmanager
-    async def turn(self, owner: Hashable) -> AsyncIterator[None]:
-        """Wait for a turn. The owner is charged for the seconds until the context ends.
-
-        Raises:
-            QueueFull: too many wait.
-        """
-        loop = asyncio.get_running_loop()
-        await self._wait(owner, loop)
-        began = loop.time()
-        try:
-            yield
-        finally:
-            self._used_s[owner] = self._used(owner) + loop.time() - began
-            self._free += 1
-            self._start_next()
-
-    async def _wait(self, owner: Hashable, loop: asyncio.AbstractEventLoop) -> None:
-        if self._free:
-            self._start(owner)
-            return
-        if self.waiting >= self._limit:
-            self._refuse_one(owner)
-        turn = loop.create_future()
-        self._waiting.setdefault(owner, deque()).append(turn)
-        try:
-            await turn
-        except BaseException:
-            if turn in self._waiting.get(owner, ()):
-                self._remove(owner, turn)
-            elif not turn.cancelled() and turn.exception() is None:
-                self._free += 1  # its turn came as it left
-                self._start_next()
-            raise
-
-    def _refuse_one(self, owner: Hashable) -> None:
-        """Make room for one of this owner.
-
-        Raises:
-            QueueFull: no other owner has more waiting.
-        """
-        most = max(self._waiting, key=lambda other: len(self._waiting[other]))
-        if len(self._waiting[most]) <= len(self._waiting.get(owner, ())) + 1:
-            raise QueueFull(1)
-        last = self._waiting[most][-1]
-        self._remove(most, last)
-        if not last.done():  # else it is leaving
-            last.set_exception(QueueFull(1))
-
-    def _remove(self, owner: Hashable, turn: asyncio.Future[None]) -> None:
-        self._waiting[owner].remove(turn)
-        if not self._waiting[owner]:
-            del self._waiting[owner]
-
-    def _start_next(self) -> None:
-        while self._free and self._waiting:
-            owner = min(self._waiting, key=self._used)
-            turn = self._waiting[owner][0]
-            self._remove(owner, turn)
-            if not turn.done():  # else it is leaving
-                self._start(owner)
-                turn.set_result(None)
-
-    def _start(self, owner: Hashable) -> None:
-        self._free -= 1
-        self._used_last_s = self._used(owner)
-        if len(self._used_s) > _REMEMBERED:
-            recent = self._used_s.items()
-            self._used_s = {one: used_s for one, used_s in recent if used_s > self._used_last_s}
-
-    def _used(self, owner: Hashable) -> float:
-        return max(self._used_s.get(owner, 0.0), self._used_last_s)
+        self._of_address[address] -= 1
+        if not self._of_address[address]:
+            del self._of_address[address]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from service.inference.price import charge_time, current_owner
+from service.admission import charge_time, current_caller
 from service.shared import Turns
 
 MAX_INLINE_BYTES = 10_000
@@ -38,7 +38,7 @@ class SlowThread:
         """Run a function, unless the caller is cancelled before its turn.
 
         Raises:
-            QueueFull: too many wait, and this caller has most of them.
+            Busy: too many wait, and this caller has most of them.
         """
 
         def timed() -> tuple[T, float]:
@@ -47,7 +47,7 @@ class SlowThread:
             return result, time.thread_time() - began
 
         loop = asyncio.get_running_loop()
-        async with self._turns.turn(current_owner()):
+        async with self._turns.turn(current_caller()):
             result, seconds = await loop.run_in_executor(self._executor, timed)
         charge_time(seconds)
         return result

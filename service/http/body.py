@@ -7,7 +7,7 @@ from collections.abc import Container
 
 from starlette.types import Message, Receive
 
-from service.budget import NO_ROOM, Share
+from service.admission import NO_ROOM, Claim
 from service.errors import Busy, TooLarge, UploadTimeout
 from service.settings import Settings
 
@@ -31,7 +31,7 @@ class Body:
     The client is watched from WATCH_AFTER_S on: what is answered by then needs no watching.
 
     Args:
-        share: of the budget; counts what has arrived.
+        claim: counts what has arrived.
         settings: limit its size and the time for it to arrive.
         receive: gives the next part.
         announced: the value of Content-Length.
@@ -40,7 +40,7 @@ class Body:
 
     def __init__(
         self,
-        share: Share,
+        claim: Claim,
         settings: Settings,
         receive: Receive,
         announced: bytes,
@@ -49,7 +49,7 @@ class Body:
         task = asyncio.current_task()
         assert task is not None
         self._task, self._loop = task, task.get_loop()
-        self._share = share
+        self._claim = claim
         self._settings = settings
         self._receive = receive
         self._receive_first = self._receive_whole if ARRIVES_WHOLE in extensions else receive
@@ -76,9 +76,9 @@ class Body:
         size = len(message.get("body", b""))
         self._arrived += size
         self._check(self._arrived)
-        self._share.unfinished = bool(message.get("more_body"))
-        self._share.hold(size)
-        if not (self._is_complete or self._share.unfinished):
+        self._claim.unfinished = bool(message.get("more_body"))
+        self._claim.hold(size)
+        if not (self._is_complete or self._claim.unfinished):
             self._is_complete = True
             self._watching = self._loop.call_later(WATCH_AFTER_S, self._begin_watching)
         return message
@@ -98,18 +98,18 @@ class Body:
             self._watching = None  # its traceback would hold this body until it is collected
 
     async def _receive_in_time(self) -> Message:
-        share, message = self._share, None
-        if self._has_arrived and not share.refused:
+        claim, message = self._claim, None
+        if self._has_arrived and not claim.refused:
             return await self._receive()
         try:
-            async with asyncio.timeout_at(min(self._deadline, self._window_ends)) as share.waiting:
-                message = None if share.refused else await self._receive_first()
+            async with asyncio.timeout_at(min(self._deadline, self._window_ends)) as claim.waiting:
+                message = None if claim.refused else await self._receive_first()
         except TimeoutError as error:
-            if not share.refused:
+            if not claim.refused:
                 raise UploadTimeout(self._slowness()) from error
         finally:
-            share.waiting = None
-        if message is None or share.refused:
+            claim.waiting = None
+        if message is None or claim.refused:
             raise Busy(NO_ROOM, retry_after_s=1)
         self._in_window += len(message.get("body", b""))
         if self._in_window >= MIN_BYTES:
@@ -122,13 +122,13 @@ class Body:
             await asyncio.wait([receiving], timeout=MOMENT_S)
             if not receiving.done():
                 # Whole messages that never arrive leave half of the budget to bodies that do.
-                self._share.unfinished = True
+                self._claim.unfinished = True
                 spare = self._settings.max_waiting_bytes // 2
-                self._share.hold(self._settings.max_body_bytes, spare_bytes=spare)
+                self._claim.hold(self._settings.max_body_bytes, spare_bytes=spare)
             return await receiving
         finally:
             receiving.cancel()
-            self._share.release()
+            self._claim.release_bytes()
 
     def _slowness(self) -> str:
         if self._loop.time() >= self._deadline:

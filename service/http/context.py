@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from service.budget import Budget, RateLimit
+from service.admission import Admission
 from service.drawing import open_pool
+from service.inference.batcher import Closed
 from service.inference.bundles import trim_memory
 from service.inference.engine import Engine
-from service.inference.job import Admission, Closed
-from service.net import TURN_ROWS
 from service.pictures.pools import DecodePools
 from service.settings import Settings
 from service.shared import Connections, max_connections
@@ -65,19 +64,13 @@ class Context:
     def __post_init__(self) -> None:
         settings = self.settings
         self.admission = Admission(
-            max(settings.max_waiting_rows, self.max_cost), turn_rows=TURN_ROWS
+            settings.max_waiting_bytes,
+            max(settings.max_waiting_rows, self.max_cost),
+            rows_per_s=settings.rate_limit_per_key,
+            burst_rows=settings.rate_burst_per_key,
         )
-        """Of rows."""
-        self.metrics = Metrics(lambda: self.admission.waiting, self.registry)
-        self.budget = Budget(settings.max_waiting_bytes)
-        """Of the bytes in memory."""
+        self.metrics = Metrics(lambda: self.admission.waiting_rows, self.registry)
         self.connections = Connections(max_connections(settings.max_waiting_bytes))
-        self.rate_limit = (
-            RateLimit(settings.rate_limit_per_key, settings.rate_burst_per_key)
-            if settings.rate_limit_per_key
-            else None
-        )
-        """Of each key's rows a second, if the settings have one."""
         self.decode_pools = DecodePools(
             max_pixels=settings.max_pixels, processes=settings.decode_processes
         )

@@ -101,7 +101,7 @@ class Middleware:
             if message["type"] == "http.response.start":
                 sent = message.get("headers", ())
                 own = dict(sent)
-                share.hold_answer(message["status"], own)
+                claim.begin_answer(message["status"], own)
                 body.stop_watching()
                 status = message["status"]
                 seconds["total"] = time.perf_counter() - started
@@ -110,15 +110,15 @@ class Middleware:
                 message["body"] = b""
             await send(message)
 
-        announced, client = headers.get(b"content-length", b""), _address(scope)
-        share = scope["state"]["share"] = self.context.budget.share(client)
-        body = Body(share, self.settings, receive, announced, scope.get("extensions", ()))
+        claim = scope["state"]["claim"] = self.context.admission.claim(_address(scope))
+        announced = headers.get(b"content-length", b"")
+        body = Body(claim, self.settings, receive, announced, scope.get("extensions", ()))
         self.metrics.begin_request()
         try:
-            self.sites.check(method, headers)
-            _check_path(scope)
-            scope["state"]["caller"] = client
-            await self.app(scope, body.receive, send_with_headers)
+            with claim:
+                self.sites.check(method, headers)
+                _check_path(scope)
+                await self.app(scope, body.receive, send_with_headers)
         except (asyncio.CancelledError, ClientDisconnect) as cause:
             if not isinstance(cause, ClientDisconnect) and not body.absorb_cancellation():
                 raise
@@ -129,7 +129,6 @@ class Middleware:
             await respond(scope, error, self.metrics)(scope, receive, send_with_headers)
         finally:
             body.stop_watching()
-            share.release()
             seconds.setdefault("total", time.perf_counter() - started)
             self.metrics.end_request()
             if status:  # answered, or the client left; logged after the answer

@@ -23,7 +23,7 @@ from service.errors import (
     Unavailable,
     release,
 )
-from service.inference.job import Closed, DeadlineExceeded, QueueFull
+from service.inference.batcher import Closed, DeadlineExceeded
 from service.telemetry.metrics import Metrics
 
 MEDIA_TYPE = "application/problem+json"
@@ -69,8 +69,6 @@ def to_problem(error: Exception) -> Problem | None:
     match error:
         case Problem():
             return error
-        case QueueFull():
-            return Busy(str(error), retry_after_s=error.retry_after_s)
         case DeadlineExceeded():
             return TooLate(str(error))
         case Closed() | MemoryError():

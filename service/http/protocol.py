@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from service.budget import Budget, Share
+from service.admission import Admission, Claim
 from service.errors import Busy
 from service.http.body import HAS_ARRIVED
 from service.shared import IDLE_BYTES, Connections
@@ -26,7 +26,7 @@ MAX_HEAD_BYTES = 65_536
 MAX_HEADERS = 100
 """A request may have this many headers (else 431); each takes a hundred bytes more than it has."""
 SHORT_BYTES = 8_192
-"""This much of an unfinished head is part of `IDLE_BYTES`; more counts in the budget."""
+"""This much of an unfinished head is part of `IDLE_BYTES`; more counts in the limit of bytes."""
 MAX_TARGET_BYTES = 8_192
 """A path with its query may have this many bytes (else 414), as in nginx."""
 _LONG_TARGET = "the path and query are too long"
@@ -57,11 +57,11 @@ class Http1(HttpToolsProtocol):
     sends is awaited until the client has taken it. `X-Forwarded-For` is dropped unless it holds
     addresses.
 
-    A connection counts in the budget as what it holds. A new one is always accepted, and may end
+    What a connection holds is counted by its address. A new one is always accepted, and may end
     another that waits for a request: see `service.shared.Connections`.
 
     Args:
-        budget: counts bytes; None where nothing does.
+        admission: counts bytes; None where nothing does.
         connections: all of this process; None where there is no limit.
         upload_timeout_s: from the first byte, or from the connection's beginning.
     """
@@ -69,16 +69,16 @@ class Http1(HttpToolsProtocol):
     def __init__(
         self,
         *args: Any,
-        budget: Budget | None = None,
+        admission: Admission | None = None,
         connections: Connections | None = None,
         upload_timeout_s: float = 60,
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
-        self._budget, self._connections = budget, connections
-        self._owner = ""
+        self._admission, self._connections = admission, connections
+        self._address = ""
         """The address of the client."""
-        self._share: Share | None = None
+        self._claim: Claim | None = None
         self._upload_timeout_s = upload_timeout_s
         self._timer: asyncio.TimerHandle | None = None
         """Runs until a request is complete."""
@@ -106,11 +106,11 @@ class Http1(HttpToolsProtocol):
         """Wait for a request."""
         super().connection_made(transport)
         self._start_timer()
-        self._owner = self.client[0] if self.client else ""
-        if self._budget:
-            self._share = self._budget.share(self._owner, IDLE_BYTES)
+        self._address = self.client[0] if self.client else ""
+        if self._admission:
+            self._claim = self._admission.claim(self._address, IDLE_BYTES)
         if self._connections:
-            self._connections.open(self._owner, self._drop)
+            self._connections.open(self._address, self._drop)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing."""
@@ -121,10 +121,10 @@ class Http1(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self.pipeline.clear()
         self._unparsed = b""
-        if self._share:
-            self._share.release()
+        if self._claim:
+            self._claim.release()
         if self._connections:
-            self._connections.close(self._owner, self._drop)
+            self._connections.close(self._address, self._drop)
         self._give_up()
         super().connection_lost(exc)
 
@@ -160,12 +160,12 @@ class Http1(HttpToolsProtocol):
             if works:
                 self._connections.work(self._drop)
             else:
-                self._connections.rest(self._owner, self._drop)
-        if self._share and not self.transport.is_closing():
+                self._connections.rest(self._address, self._drop)
+        if self._claim and not self.transport.is_closing():
             unsent = self.transport.get_write_buffer_size()
             held = len(self._unparsed) + self._pending_bytes + self._head_bytes + unsent
             try:
-                self._share.resize(IDLE_BYTES + max(0, held - SHORT_BYTES))
+                self._claim.resize(IDLE_BYTES + max(0, held - SHORT_BYTES))
             except Busy:
                 if works or unsent:
                     self._drop()

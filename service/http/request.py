@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cached_property
 
@@ -16,12 +16,11 @@ from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.preprocess import Prepared
 from model.views.net import require
+from service.admission import Claim
 from service.errors import InvalidParameter, Problem, UnknownModel
 from service.http.context import Context
 from service.http.middleware import TIMEOUT_HEADER
-from service.inference.engine import Engine
-from service.inference.job import Job
-from service.net import ServedNet
+from service.inference.engine import Engine, ServedNet
 from service.pictures import ImageSpec, Upload
 from service.pictures.pools import Weighed
 
@@ -34,7 +33,6 @@ class Request(fastapi.Request):
         receive: gives the body.
         send: takes the answer.
         max_cost: the most rows that a request to this route may cost.
-        limited: whether its client is charged, where the settings limit rows.
     """
 
     engine: Engine
@@ -45,20 +43,11 @@ class Request(fastapi.Request):
     timeout: asyncio.Timeout | None = None
     """Ends the handling of the request at its deadline."""
 
-    def __init__(
-        self, scope: Scope, receive: Receive, send: Send, *, max_cost: int = 0, limited: bool = True
-    ) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, max_cost: int = 0) -> None:
         super().__init__(scope, receive, send)
         self.context: Context = scope["app"].state
-        self.job = Job()
+        self.claim: Claim = scope["state"]["claim"]
         self._max_cost = max_cost
-        self._rate_limit = self.context.rate_limit if limited else None
-
-    @property
-    def caller(self) -> Hashable:
-        """The key or the address that the request comes from."""
-        caller: Hashable = self.scope.get("state", {}).get("caller")
-        return caller
 
     @cached_property
     def limit_s(self) -> float:
@@ -90,14 +79,11 @@ class Request(fastapi.Request):
         """Let the time run, for the request and its rows, if the route has a limit."""
         if self.timeout:
             limit_s = self.limit_s
-            self.job.deadline = time.monotonic() + limit_s
+            self.claim.deadline = time.monotonic() + limit_s
             self.timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
 
     def admit(self, rows: int, *, files: int = 0, price: int = 1, size: int = 1) -> None:
         """Admit the request with the price of its rows, before files are decoded.
-
-        A request of a higher price than the limit of admission has the queue for itself. Its client
-        is charged for at least one row for each of the files.
 
         Args:
             rows: of the request.
@@ -106,36 +92,13 @@ class Request(fastapi.Request):
             size: of the images: a row of larger images costs so many rows.
 
         Raises:
-            QueueFull: see `Admission.admit`.
-            RateLimited: the client has asked for too many.
+            Busy, RateLimited, TooLate: see `Claim.admit`.
             ValueError: the route declares less, by which the limit of admission is chosen.
         """
         if rows > self._max_cost:
             raise ValueError(f"the route declares at most {self._max_cost} rows, not {rows}")
-        self.job.size, cost = size, rows * price * size
-        self.job.cost = min(cost, self.context.admission.limit)
-        self.job.client = self.caller
-        self.context.admission.admit(self.job)
-        self.charge(max(cost, files), paid=1)
-
-    def charge(self, rows: int = 1, *, paid: int = 0) -> None:
-        """Charge the client for rows, if the settings limit them: see `RateLimit.spend`.
-
-        Raises:
-            RateLimited: the client has asked for too many.
-        """
-        if self._rate_limit:
-            self._rate_limit.spend(self.caller, rows, paid=paid)
-
-    def release(self, owed: int = 0) -> None:
-        """Give back the admitted rows that were not computed.
-
-        Args:
-            owed: the price in rows of what else it has made the service compute.
-        """
-        self.context.admission.release(self.job)
-        if owed and self._rate_limit:
-            self._rate_limit.owe(self.caller, owed)
+        self.claim.image_price = size
+        self.claim.admit(rows * price * size, files=files)
 
     def manifest(self, model: str | None, *, needs: Offer | None = None) -> Manifest:
         """The manifest of a loaded bundle, or of the default one.
@@ -156,8 +119,7 @@ class Request(fastapi.Request):
 
     def net(self, manifest: Manifest) -> ServedNet:
         """The network of a manifest, for this request's rows."""
-        context = self.context
-        return ServedNet(manifest, self.engine, self.job, context.admission, context.slow)
+        return ServedNet(manifest, self.engine, self.claim, self.context.slow)
 
     async def decode(
         self, uploads: Sequence[Upload | Weighed], spec: ImageSpec

@@ -39,7 +39,6 @@ from service.http.negotiation import JSON, PNG, choose_media_type
 from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import PROBES, invalid
 from service.http.request import Request
-from service.inference.price import open_meter
 from service.pool.pool import Crashed
 
 _MAX_PARAMETERS = 100
@@ -171,14 +170,19 @@ class Route(APIRoute):
         )
         self.app = self._run_in_time if needs_models else self._run
 
+    def _begin(self, scope: Scope, receive: Receive, send: Send) -> Request:
+        request = Request(scope, receive, send, max_cost=self._max_cost)
+        request.claim.is_charged = self._limited
+        request.claim.charge()
+        return request
+
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route as an ASGI app.
 
         Raises:
             RateLimited: the client has asked for too many rows.
         """
-        request = Request(scope, receive, send, limited=self._limited)
-        request.charge()
+        request = self._begin(scope, receive, send)
         response = await self._respond(request)
         await response(scope, receive, send)
 
@@ -191,10 +195,9 @@ class Route(APIRoute):
             RateLimited: the client has asked for too many rows.
             TooLate: it takes longer than it may.
         """
-        request = Request(scope, receive, send, max_cost=self._max_cost, limited=self._limited)
-        limit_s, meter = request.limit_s, open_meter(request.caller)
+        request = self._begin(scope, receive, send)
+        limit_s = request.limit_s
         request.engine = request.context.engine
-        request.charge()
         try:
             async with asyncio.timeout(None) as request.timeout:
                 if scope["method"] == "GET":  # else `Request.body` starts it
@@ -202,8 +205,6 @@ class Route(APIRoute):
                 response = await self._respond(request)
         except TimeoutError as error:
             raise TooLate(f"no answer within {limit_s:g} s") from error
-        finally:
-            request.release(meter.rows)
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:

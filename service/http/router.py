@@ -66,7 +66,7 @@ class Router:
         route, child_scope, allowed = found = find_route(self.router.routes, scope)
         scope["route"] = route
         if key := self.access.check(scope, found.permission):
-            scope["state"]["caller"] = key
+            scope["state"]["claim"].caller = key
         if route is None:
             raise NotFound("no such route")
         if allowed:

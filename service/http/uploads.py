@@ -49,7 +49,7 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
     kind = content_type(request)
     if kind in _READERS:
         header, body = request.headers["content-type"], await request.body()
-        request.scope["state"]["share"].hold(len(body))  # what it expands to
+        request.claim.hold(len(body))  # what it expands to
         uploads = await context.slow.run_if_large(
             len(body), _READERS[kind], header, body, max_pictures
         )

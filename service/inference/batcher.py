@@ -11,17 +11,24 @@ import logging
 import math
 import threading
 import time
-from bisect import insort
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from service.inference.job import Closed, DeadlineExceeded, Job
+from service.shared import RoundRobin
 from service.telemetry.reports import BatchReport
 
 log = logging.getLogger(__name__)
+
+
+class Closed(Exception):
+    """The batcher takes no more rows, or was lost before it answered these."""
+
+
+class DeadlineExceeded(Exception):
+    """The deadline of a call would have passed before its next batch was computed."""
 
 
 class Results(NamedTuple):
@@ -33,21 +40,30 @@ class Results(NamedTuple):
     """Seconds from submission until the first row was in a batch."""
     computed_s: float
     """Seconds from then until the last row was computed."""
+    own_s: float
+    """This call's share of the seconds of its batches."""
 
 
 @dataclass(eq=False)
 class _Call:
     """The rows of one caller, and the results so far."""
 
-    job: Job
     rows: Sequence[Any]
+    caller: Hashable
+    deadline: float
     future: asyncio.Future[Results]
     submitted: float
     taken: int = 0
     """The number of rows that went into batches."""
     started: float = 0.0
+    own_s: float = 0.0
     results: list[Any] = field(default_factory=list)
     """Results in order: batches are formed in order and computed one after the other."""
+
+    def finished(self, now: float) -> Results:
+        """The results, once the last row is computed."""
+        waited_s, computed_s = self.started - self.submitted, now - self.started
+        return Results(self.results, waited_s, computed_s, self.own_s)
 
 
 _Row = tuple[_Call, Any]
@@ -70,8 +86,8 @@ class Queue:
     """The number of padding rows that are computed with a batch of so many rows."""
     batch_s: float = math.inf
     """A batch takes about this long at most."""
-    calls: list[_Call] = field(default_factory=list, init=False)
-    """The calls with waiting rows, in the order of their jobs' turns."""
+    calls: RoundRobin[_Call] = field(default_factory=RoundRobin, init=False)
+    """The calls with waiting rows."""
     last_s: float = field(default=0.0, init=False)
     last_rows: int = field(default=1, init=False)
     """Seconds and rows of the last batch."""
@@ -98,8 +114,8 @@ class Batcher:
 
     There is no fixed delay.
 
-    In the service, each graph of each bundle has a queue. The next batch is of the queue whose
-    first job has the lowest position, so no queue starves.
+    In the service, each graph of each bundle has a queue. Queues take turns at the thread, and
+    callers take turns at a queue.
 
     Rows whose caller has left are skipped. Rows that cannot be computed before their deadline are
     answered with `DeadlineExceeded`. A batch that fails is retried by halves, so that a bad row
@@ -107,7 +123,7 @@ class Batcher:
 
     Args:
         queues: by the key that callers name.
-        clock: monotonic seconds, as jobs tell the time.
+        clock: monotonic seconds.
         warm_up: called once on the thread before any batch; the constructor waits.
         on_batch: called on the thread after every run.
         on_lost: called on the thread if the batcher is lost.
@@ -152,31 +168,46 @@ class Batcher:
         since = self._running_since
         return 0.0 if since is None else self._clock() - since
 
-    def start(self, key: Hashable, rows: Sequence[Any], job: Job) -> asyncio.Future[Results]:
+    def start(
+        self,
+        key: Hashable,
+        rows: Sequence[Any],
+        *,
+        caller: Hashable = None,
+        deadline: float = math.inf,
+    ) -> asyncio.Future[Results]:
         """Queue rows, and return a future of their results on the running event loop.
 
         Cancelling the future drops the rows that are not yet in a batch.
 
+        Args:
+            key: of the queue.
+            rows: that are computed, in order.
+            caller: with whom others take turns.
+            deadline: after which nobody waits for the results.
+
         Raises:
             Closed: `close` was called, or the batcher was lost.
         """
-        loop = asyncio.get_running_loop()
-        call = _Call(job, rows, loop.create_future(), self._clock())
+        future = asyncio.get_running_loop().create_future()
+        call = _Call(rows, caller, deadline, future, self._clock())
         with self._changed:
             if self._closed:
                 raise Closed("the service is shutting down")
-            insort(self._queues[key].calls, call, key=lambda queued: queued.job.position)
+            self._queues[key].calls.push(caller, call)
             self._changed.notify()
-        return call.future
+        return future
 
-    async def submit(self, key: Hashable, rows: Sequence[Any], job: Job) -> Results:
+    async def submit(
+        self, key: Hashable, rows: Sequence[Any], *, caller: Hashable, deadline: float
+    ) -> Results:
         """Wait for the results of some rows, in order; see `start`.
 
         Raises:
             Closed: `close` was called, or the batcher was lost.
-            DeadlineExceeded: the job's deadline would have passed before.
+            DeadlineExceeded: the deadline would have passed before.
         """
-        return await self.start(key, rows, job)
+        return await self.start(key, rows, caller=caller, deadline=deadline)
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Take no more rows, finish those that were accepted, and wait for the thread to end.
@@ -224,27 +255,25 @@ class Batcher:
 
         Answer calls whose deadline it would exceed.
         """
-        key, queue = min(
-            ((key, queue) for key, queue in self._queues.items() if queue.calls),
-            key=lambda item: item[1].calls[0].job.position,
-        )
+        key, queue = next((key, queue) for key, queue in self._queues.items() if queue.calls)
+        self._queues[key] = self._queues.pop(key)  # the last one next time
         now, most_rows = self._clock(), queue.most_rows
         ends = now + queue.expected_s
         batch: list[_Row] = []
         expired: list[_Outcome] = []
         while queue.calls and len(batch) < most_rows:
-            call = queue.calls[0]
-            if not call.future.done():  # its caller has not left
-                rows = call.rows[call.taken : call.taken + most_rows - len(batch)]
-                if call.job.deadline < ends:
-                    expired.append((call, DeadlineExceeded("the deadline would pass in the queue")))
-                else:
-                    call.started = call.started if call.taken else now
-                    call.taken += len(rows)
-                    batch += [(call, row) for row in rows]
-                    if call.taken < len(call.rows):
-                        break
-            del queue.calls[0]
+            call = queue.calls.pop()
+            if call.future.done():  # its caller has left
+                continue
+            if call.deadline < ends:
+                expired.append((call, DeadlineExceeded("the deadline would pass in the queue")))
+                continue
+            rows = call.rows[call.taken : call.taken + most_rows - len(batch)]
+            call.started = call.started if call.taken else now
+            call.taken += len(rows)
+            batch += [(call, row) for row in rows]
+            if call.taken < len(call.rows):
+                queue.calls.push_back(call.caller, call)
         if expired:  # one slow batch must not keep all out
             queue.last_s /= 2
         _deliver(expired)
@@ -268,12 +297,12 @@ class Batcher:
         now = self._clock()
         queue.last_s, queue.last_rows = now - began, len(batch)
         for call, _ in batch:
-            call.job.computed_s += (now - began) / len(batch)
+            call.own_s += (now - began) / len(batch)
         for (call, _), result in zip(batch, results, strict=True):
             call.results.append(result)
         _deliver(
             [
-                (call, Results(call.results, call.started - call.submitted, now - call.started))
+                (call, call.finished(now))
                 for call in dict.fromkeys(call for call, _ in batch)
                 if len(call.results) == len(call.rows)
             ]

@@ -1,26 +1,36 @@
-"""An engine computes with all loaded bundles through one batcher: arrays in, arrays out."""
+"""An engine computes with all loaded bundles through one batcher: arrays in, arrays out.
+
+`ServedNet` is a network as one request computes with it.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import ParamSpec, TypeVar, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.bundle import Manifest
 from model.bundle.figures import Figure
 from model.bundle.manifest import Offer
 from model.bundle.samples import Sample
-from model.outputs import Graph
+from model.outputs import Encoding, Graph, Trace
+from model.preprocess import Floats
 from model.runtime import Array, DeviceLostError, Runtime
+from service.admission import TURN_ROWS, Claim, row_prices
+from service.errors import Problem, unwrap
 from service.inference.batcher import Batcher, BatcherLost, Queue
-from service.inference.job import Job
-from service.inference.price import row_prices
+from service.slow import SlowThread
 from service.telemetry import timings
 from service.telemetry.reports import BatchReport
 
+log = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
 MAX_TRACED_IMAGES = 8
 """A batch traces at most this many images, because each trace takes megabytes."""
 BATCH_S = 0.05
@@ -68,21 +78,77 @@ class Engine:
         """The price in rows of one row of a model's graph."""
         return self.prices.get((model, graph), 1)
 
-    async def submit(self, key: Hashable, rows: Sequence[Row], job: Job) -> list[Row | Exception]:
-        """Wait for the results of rows, in order. A row that failed has its exception as result.
+    async def compute(
+        self, model: str, graph: Graph, rows: Sequence[Row], claim: Claim
+    ) -> list[Row | Exception]:
+        """The results of rows, in order. A row that failed has its exception as result.
+
+        Rows beyond the first turn wait behind those that others sent meanwhile, so that nobody
+        waits for all of a large request.
 
         Raises:
             Closed, DeadlineExceeded: see `Batcher.submit`.
         """
-        began = time.monotonic()
-        try:
-            results = await self.batcher.submit(key, rows, job)
-        except BaseException:  # too late, or its client has left
-            timings.record("queue", time.monotonic() - began)
-            raise
-        timings.record("queue", results.waited_s)
-        timings.record("compute", results.computed_s)
-        return results.rows
+        results: list[Row | Exception] = []
+        price = self.price(model, graph) * claim.image_price
+        turn_rows = max(1, TURN_ROWS // price)
+        for start in range(0, len(rows), turn_rows):
+            turn, began = rows[start : start + turn_rows], time.monotonic()
+            try:
+                computed = await self.batcher.submit(
+                    (model, graph), turn, caller=claim.caller, deadline=claim.deadline
+                )
+            except BaseException:  # too late, or its client has left
+                timings.record("queue", time.monotonic() - began)
+                raise
+            timings.record("queue", computed.waited_s)
+            timings.record("compute", computed.computed_s)
+            claim.record_computed(price * len(turn), computed.own_s)
+            results += computed.rows
+        return results
+
+
+@dataclass(frozen=True)
+class ServedNet:
+    """One network of an engine, for the rows of one request: `model.views.net.Net`.
+
+    Methods that compute raise `Closed` and `DeadlineExceeded`: see `Batcher.submit`.
+    """
+
+    manifest: Manifest
+    engine: Engine
+    claim: Claim
+    slow: SlowThread
+
+    async def encode(self, images: Sequence[Floats]) -> list[Encoding[Floats] | Exception]:
+        """Encode images in batches with those of other requests. One may fail alone."""
+        rows = await self._compute("encode", [(image,) for image in images])
+        return [_logged(row) if isinstance(row, Exception) else Encoding(*row) for row in rows]
+
+    async def decode(self, poses: Floats, labels: int | NDArray[np.int64]) -> Floats:
+        """Decode poses in batches with those of other requests."""
+        if not len(poses):
+            return np.zeros((0, *self.manifest.image_shape), np.float32)
+        classes = np.broadcast_to(np.asarray(labels, np.int64), len(poses))
+        rows = await self._compute("decode", list(zip(poses, classes, strict=True)))
+        return np.stack([image for (image,) in map(unwrap, rows)])
+
+    async def trace(self, image: Floats) -> Trace[Floats]:
+        """Trace the routing of one image."""
+        (row,) = await self._compute("trace", [(image,)])
+        return Trace.of(unwrap(row), self.manifest.layers)
+
+    async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function on the thread for slow work."""
+        return await self.slow.run(work, *args, **kwargs)
+
+    async def _compute(self, graph: Graph, rows: Sequence[Row]) -> list[Row | Exception]:
+        return await self.engine.compute(self.manifest.name, graph, rows, self.claim)
+
+
+def _logged(error: Exception) -> Problem:
+    log.error("inference failed for one image", exc_info=error)
+    return Problem("inference failed for this picture")
 
 
 def graph_of(needs: Offer | None) -> Graph:

@@ -87,8 +87,8 @@ class DecodePools:
 
         Raises:
             TooLarge: the request's large files have too many pixels together.
-            QueueFull: too much waits to be decoded.
-            Closed: a process was killed or cannot be started.
+            Busy: too much waits to be decoded.
+            Unavailable: a process was killed or cannot be started.
         """
         began = time.monotonic()
         try:

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from service.inference.job import Closed
-from service.inference.price import charge_time, current_owner
+from service.admission import charge_time, current_caller
+from service.errors import Unavailable
 from service.pool.__main__ import FRAME, READY
 from service.shared import Turns
 
@@ -186,13 +186,13 @@ class Pool:
             hands of the file's author: check the result.
 
         Raises:
-            QueueFull: too many tasks wait, and the request's owner has most of them.
+            Busy: too many tasks wait, and the caller has most of them.
             Crashed: the process ended because of the task, as it does after `cpu_s`.
-            Closed: the process was killed, the fork server was lost, or no process can be forked.
+            Unavailable: the process was killed or cannot be forked, or the fork server was lost.
             MemoryError: the function raised one.
             RuntimeError: it raised anything else.
         """
-        async with self.turns.turn(current_owner()):
+        async with self.turns.turn(current_caller()):
             child, began, taken_s = self._take(), time.monotonic(), cpu_s
             try:
                 task = pickle.dumps((cpu_s, function, args, len(file)), pickle.HIGHEST_PROTOCOL)
@@ -226,13 +226,13 @@ class Pool:
         """
         if not child.is_ready:
             self.fork_server.kill(child)
-            return Closed(_NO_PROCESS)
+            return _unavailable(_NO_PROCESS)
         try:
             status = await self.fork_server.end(child)
         except OSError:  # or no descriptor is left to ask
-            return Closed("the processes that decode and draw were lost")
+            return _unavailable("the processes that decode and draw were lost")
         if status == -signal.SIGKILL:
-            return Closed("a process that decodes or draws was killed")
+            return _unavailable("a process that decodes or draws was killed")
         return Crashed("the process ended before it had a result")
 
     def _take(self) -> Child:
@@ -245,7 +245,11 @@ class Pool:
         try:
             return self.fork_server.fork()
         except OSError as error:  # no descriptors or no memory, whatever the task
-            raise Closed(_NO_PROCESS) from error
+            raise _unavailable(_NO_PROCESS) from error
+
+
+def _unavailable(reason: str) -> Unavailable:
+    return Unavailable(reason, retry_after_s=1)
 
 
 async def _ask(child: Child, task: bytes, file: bytes) -> tuple[dict[str, Any], bytes, float]:

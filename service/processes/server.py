@@ -63,7 +63,7 @@ class Server(uvicorn.Server):
             app,
             http=partial(  # type: ignore[arg-type]
                 Http1,
-                budget=app.state.budget,
+                admission=app.state.admission,
                 connections=app.state.connections,
                 upload_timeout_s=settings.upload_timeout_s,
             ),

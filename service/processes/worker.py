@@ -18,10 +18,9 @@ from service.app import create_app, load_engine
 from service.errors import BundleRefused, KeysRefused, NoSpace, Problem, ReloadUnderWay
 from service.http.context import Context
 from service.http.keys import Access
-from service.inference.batcher import Batcher
+from service.inference.batcher import Batcher, Closed
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Engine
-from service.inference.job import Closed
 from service.processes.folder import hold
 from service.processes.registry import WorkerRegistry
 from service.processes.server import Server

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.inference.job import QueueFull
+from service.errors import Busy
 from service.shared import Connections, Turns
 
 
@@ -60,13 +60,13 @@ def play(scenario: Callable[[Turns, Work], Coroutine[Any, Any, None]], limit: in
 
 
 def test_owners_take_turns() -> None:
-    """One with much to do has its second turn after the first of the others."""
+    """One with much to do has its next turn after those of the others."""
 
     async def scenario(_turns: Turns, work: Work) -> None:
         names = [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")]
         await asyncio.gather(*(work(owner, name) for owner, name in names))
 
-    assert ["a1", "b1", "c1", "a2", "a3", "end"] == play(scenario, 9)
+    assert ["a1", "a2", "b1", "c1", "a3", "end"] == play(scenario, 9)
 
 
 def test_one_that_leaves_gives_its_turn_away() -> None:
@@ -92,7 +92,7 @@ def test_at_the_limit_the_owner_with_most_is_refused() -> None:
         tasks = [asyncio.create_task(work("many", f"{n}")) for n in range(4)]
         await asyncio.sleep(0)
         assert 3 == turns.waiting
-        with pytest.raises(QueueFull):
+        with pytest.raises(Busy):
             await work("many", "too many")
         leaver = asyncio.create_task(work("another", "left"))
         await asyncio.sleep(0)
@@ -100,6 +100,6 @@ def test_at_the_limit_the_owner_with_most_is_refused() -> None:
         await asyncio.wait([leaver])
         await work("one", "of another")
         left = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [False, False, False, True] == [isinstance(one, QueueFull) for one in left]
+        assert [False, False, False, True] == [isinstance(one, Busy) for one in left]
 
-    assert ["0", "of another", "1", "2", "end"] == play(scenario, 3)
+    assert ["0", "1", "of another", "2", "end"] == play(scenario, 3)

@@ -20,8 +20,8 @@ from urllib.parse import unquote
 import grpc
 from starlette.types import ASGIApp, Message, Scope
 
+from service.admission import Admission
 from service.api.v2.messages import SERVICE
-from service.budget import Budget
 from service.errors import Busy
 from service.http.body import ARRIVES_WHOLE
 from service.http.context import Context
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 MAX_STREAMS = 64
 """A connection may have this many calls at once; others wait."""
 CALL_BYTES = 1_000_000
-"""A call adds this to the budget until its answer is sent, on top of its message and answer.
+"""A call holds this until its answer is sent, on top of its message and answer.
 """
 CONNECTION_AGE_S = 60
 """A connection takes no more calls after this long. Clients open another by themselves."""
@@ -113,7 +113,7 @@ async def serve_grpc(app: ASGIApp, context: Context) -> AsyncIterator[None]:
         "grpc.so_reuseport": 1,
     }
     server = grpc.aio.server(options=list(options.items()))
-    server.add_generic_rpc_handlers((_handlers(app, context.budget),))
+    server.add_generic_rpc_handlers((_handlers(app, context.admission),))
 
     async def start() -> None:
         await context.has_bundles.wait()
@@ -139,14 +139,14 @@ async def serve_grpc(app: ASGIApp, context: Context) -> AsyncIterator[None]:
         await stopping
 
 
-def _handlers(app: ASGIApp, budget: Budget) -> grpc.GenericRpcHandler:
+def _handlers(app: ASGIApp, admission: Admission) -> grpc.GenericRpcHandler:
     """The six methods.
 
     To gRPC their requests and answers are streams of one message: so a call is handled before its
     message has arrived, and is not over before its answer is sent.
     """
     handlers = {
-        name: grpc.stream_stream_rpc_method_handler(partial(_call, app, budget, name, statuses))
+        name: grpc.stream_stream_rpc_method_handler(partial(_call, app, admission, name, statuses))
         for name, statuses in _METHODS.items()
     }
     return grpc.method_handlers_generic_handler(SERVICE, handlers)
@@ -154,18 +154,18 @@ def _handlers(app: ASGIApp, budget: Budget) -> grpc.GenericRpcHandler:
 
 async def _call(
     app: ASGIApp,
-    budget: Budget,
+    admission: Admission,
     method: str,
     expected: tuple[int, ...],
     _requests: Any,
     context: Any,
 ) -> None:
     """Answer a call with a message. An unexpected status ends the call."""
-    share = budget.share(client_address(context.peer())[0])
+    claim = admission.claim(client_address(context.peer())[0])
     try:
         try:
-            spare = budget.limit_bytes // 2 if method in _PUBLIC else 0
-            share.hold(CALL_BYTES, spare_bytes=spare)
+            spare = admission.limit_bytes // 2 if method in _PUBLIC else 0
+            claim.hold(CALL_BYTES, spare_bytes=spare)
             scope = _scope(context, f"/{SERVICE}/{method}")
             failure = await _ask(app, scope, context, expected)
         except Busy as busy:
@@ -178,7 +178,7 @@ async def _call(
     except grpc.aio.InternalError as error:
         raise asyncio.CancelledError from error  # the client has left
     finally:
-        share.release()
+        claim.release()
 
 
 async def _ask(

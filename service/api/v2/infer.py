@@ -31,11 +31,11 @@ async def compute(request: Request, model: ProtocolModel, work: Work) -> Tensors
     """The outputs that are wanted, perhaps others too.
 
     Raises:
-        QueueFull: see `Admission.admit`.
+        Busy, TooLate: see `Claim.admit`.
         Unavailable: there is no room for the answer.
         Problem: an image file cannot be read.
     """
-    request.scope["state"]["share"].reserve_answer(work.answer_bytes)
+    request.claim.reserve_answer(work.answer_bytes)
     price = request.engine.price(model.manifest.name, graph_of(model.needs))
     request.admit(model.cost(work.rows, work.wanted), price=price)
     return await model.compute(request, work.inputs, work.wanted)

@@ -124,7 +124,7 @@ async def read_body(request: Request) -> bytes:
         return body
     limit = request.context.settings.max_body_bytes
     inflated, is_whole = await request.context.slow.run(_inflate, body, encoding, limit)
-    request.scope["state"]["share"].hold(len(inflated) - len(body))
+    request.claim.hold(len(inflated) - len(body))
     if len(inflated) > limit:
         raise TooLarge(f"the inflated body exceeds {limit:,} bytes")
     if not is_whole:

@@ -84,7 +84,7 @@ def play(scenario: Scenario) -> None:
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         await settle()
-        assert 0 == middleware.context.budget.held_bytes
+        assert 0 == middleware.context.admission.held_bytes
 
     with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(run())
@@ -118,7 +118,7 @@ def test_one_address_leaves_room_for_others() -> None:
     async def scenario(middleware: Middleware, _app: App) -> None:
         for _ in range(10):
             await Upload(middleware).arrive(100, more=False)
-        assert 500 == middleware.context.budget.held_bytes
+        assert 500 == middleware.context.admission.held_bytes
         assert 0 == await Upload(middleware, "10.0.0.2").arrive(250, more=False)
         assert 429 == await Upload(middleware, "10.0.0.2").arrive(250, more=False)
         assert 0 == await Upload(middleware, "10.0.0.3").arrive(125, more=False)
@@ -137,7 +137,7 @@ def test_the_largest_unfinished_body_makes_room() -> None:
         await larger.arrive(200)
         assert 0 == await Upload(middleware).arrive(10, more=False)
         assert [0, 0, 429] == [one.status for one in (finished, smaller, larger)]
-        assert 310 == middleware.context.budget.held_bytes
+        assert 310 == middleware.context.admission.held_bytes
         app.answer.set()
         assert 200 == await smaller.arrive(1, more=False)
 
@@ -204,20 +204,20 @@ def test_a_body_that_arrives_whole_counts_as_the_largest_until_it_does() -> None
     async def scenario(middleware: Middleware, _app: App) -> None:
         several = [Upload(middleware, whole=True) for _ in range(3)]
         await settle()
-        assert 0 == middleware.context.budget.held_bytes
+        assert 0 == middleware.context.admission.held_bytes
         move(MOMENT_S)
         await settle()
         assert [0, 429, 429] == [upload.status for upload in several]
-        assert 400 == middleware.context.budget.held_bytes
+        assert 400 == middleware.context.admission.held_bytes
         other = Upload(middleware, "10.0.0.2", whole=True)
         await settle()
         move(MOMENT_S)
         await settle()
-        assert (429, 400) == (other.status, middleware.context.budget.held_bytes)
+        assert (429, 400) == (other.status, middleware.context.admission.held_bytes)
         assert 0 == await Upload(middleware, "10.0.0.3").arrive(300)
-        assert 700 == middleware.context.budget.held_bytes
+        assert 700 == middleware.context.admission.held_bytes
         assert 0 == await several[0].arrive(10, more=False)
-        assert 310 == middleware.context.budget.held_bytes
+        assert 310 == middleware.context.admission.held_bytes
 
     play(scenario)
 

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import Message, Scope
 
-from service.net import ServedNet
+from service.inference.engine import ServedNet
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.serving import serve

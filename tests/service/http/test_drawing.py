@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +12,7 @@ from PIL import Image
 
 from service.drawing import MAX_WAITING, open_pool
 from service.http.negotiation import JSON, PNG
+from service.shared import RoundRobin
 from tests.processes import descendants
 
 DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/rivals?count=2"]
@@ -28,7 +28,9 @@ def test_a_full_queue_of_drawings_is_answered_with_429(
 ) -> None:
     """For drawings alone: the same as JSON has no need to wait for them."""
     turns = client.app.state.drawing.turns  # type: ignore[attr-defined]
-    others = {number: deque([None]) for number in range(MAX_WAITING)}
+    others = RoundRobin[None]()
+    for number in range(MAX_WAITING):
+        others.push(number, None)
     with monkeypatch.context() as patch:
         patch.setattr(turns, "_free", 0)
         patch.setattr(turns, "_waiting", others)
@@ -38,7 +40,7 @@ def test_a_full_queue_of_drawings_is_answered_with_429(
     assert 1 <= int(refused.headers["Retry-After"])
     assert 200 == answered.status_code
     assert 200 == draw(client, path, digits[7]).status_code
-    assert 0 == client.app.state.admission.waiting  # type: ignore[attr-defined]
+    assert 0 == client.app.state.admission.waiting_rows  # type: ignore[attr-defined]
 
 
 def test_a_drawing_that_is_late_is_given_up(client: TestClient, digits: list[bytes]) -> None:

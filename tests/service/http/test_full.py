@@ -64,11 +64,11 @@ def test_every_row_of_a_request_counts(
             pool.submit(client.post, LARGEST, files={"file": digits[7]}) for _ in range(PICTURES)
         ]
         while sum(one.done() for one in asked) < PICTURES - 1:
-            assert admission.waiting <= 258
+            assert admission.waiting_rows <= 258
         gate.set()
         statuses = sorted(one.result().status_code for one in asked)
         assert [200, *[429] * (PICTURES - 1)] == statuses
-        assert 0 == admission.waiting
+        assert 0 == admission.waiting_rows
 
 
 def test_what_cannot_be_read_takes_no_rows(
@@ -78,7 +78,7 @@ def test_what_cannot_be_read_takes_no_rows(
     broken = [("file", b"no picture")] * settings.max_pictures
     with serve(settings, max_waiting_rows=1) as client, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.post, LARGEST, files={"file": digits[7]})
-        while client.app.state.admission.waiting < 258:
+        while client.app.state.admission.waiting_rows < 258:
             assert not asked.done()
         answer = client.post("/classify", files=broken)
         gate.set()

@@ -11,7 +11,7 @@ import pytest
 from model.bundle import Bundle
 from model.canvas import draw_image
 from model.runtime import Runtime
-from service.inference.price import ROW_S, row_prices
+from service.admission import ROW_S, row_prices
 from service.settings import Settings
 from tests.serving import Served, serve
 
@@ -88,16 +88,16 @@ def test_a_request_beyond_the_queue_is_computed_alone(settings: Settings) -> Non
     """It takes the whole queue, whose limit holds the rows of any view at the least price."""
     with serve(settings, max_waiting_rows=1, max_pictures=1, rate_limit_per_key=0) as client:
         admission, engine = client.app.state.admission, client.app.state.engine
-        assert 176 * engine.price(SLOW, "decode") > admission.limit
+        assert 176 * engine.price(SLOW, "decode") > admission.limit_rows
         files = {"file": PICTURE}
         swept = client.post(f"/sweep?model={SLOW}", files=files)
         assert 200 == swept.status_code, swept.text
-        assert 0 == admission.waiting
+        assert 0 == admission.waiting_rows
 
 
 def test_images_of_more_pixels_cost_a_key_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """An image of four times the pixels costs as much as four, where it keeps its size."""
-    monkeypatch.setattr("service.inference.price.ROW_S", 1e6)  # decoding costs nothing
+    monkeypatch.setattr("service.admission.ROW_S", 1e6)  # decoding costs nothing
     burst = {"rate_limit_per_key": 1 / 3600, "rate_burst_per_key": 5, "threads": 1}
     settings = Settings(models=("mnist-shared",), default_model="mnist-shared", device="cpu")
     statuses = {}

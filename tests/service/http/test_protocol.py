@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from service.budget import Budget
+from service.admission import Admission
 from service.http.protocol import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
@@ -51,7 +51,7 @@ Connection = tuple[uvicorn.Server, asyncio.StreamReader, asyncio.StreamWriter]
 async def connected(
     app: Any = echo,
     *,
-    budget: Budget | None = None,
+    admission: Admission | None = None,
     connections: Connections | None = None,
     upload_timeout_s: float = 60,
     keep_alive_s: float = 60,
@@ -60,7 +60,7 @@ async def connected(
     config = uvicorn.Config(
         app,
         http=partial(  # type: ignore[arg-type]
-            Http1, budget=budget, connections=connections, upload_timeout_s=upload_timeout_s
+            Http1, admission=admission, connections=connections, upload_timeout_s=upload_timeout_s
         ),
         ws="none",
         lifespan="off",
@@ -491,17 +491,17 @@ async def get(stream: Stream, request: bytes = LAST) -> list[int]:
 
 def test_idle_connections_of_some_addresses_keep_nobody_out() -> None:
     """The oldest one of the address that has most ends for a new one, and memory is bounded."""
-    connections, budget = Connections(40), Budget(100 * IDLE_BYTES)
+    connections, admission = Connections(40), Admission(100 * IDLE_BYTES, 1)
 
     async def ask() -> list[list[int]]:
-        async with connected(connections=connections, budget=budget) as (server, _, writer):
+        async with connected(connections=connections, admission=admission) as (server, _, writer):
             target = writer.get_extra_info("peername")
             await until(lambda: 1 == connections.count)
             idle = [await open_from(f"127.0.1.{n % 13 + 1}", target) for n in range(150)]
             others = [await get(await open_from(f"127.0.2.{n + 1}", target)) for n in range(5)]
             await until(lambda: connections.count <= connections.limit)
             assert len(server.server_state.connections) == connections.count
-            assert budget.held_bytes == connections.count * IDLE_BYTES
+            assert admission.held_bytes == connections.count * IDLE_BYTES
             others.append(await get((_, writer)))  # it has waited longest, but alone
             for _reader, idler in idle:
                 idler.close()
@@ -509,7 +509,7 @@ def test_idle_connections_of_some_addresses_keep_nobody_out() -> None:
             return others
 
     assert [[200]] * 6 == asyncio.run(ask())
-    assert 0 == budget.held_bytes
+    assert 0 == admission.held_bytes
 
 
 def test_a_connection_whose_request_is_answered_is_not_ended_for_others() -> None:

@@ -11,10 +11,8 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
+from service import admission
 from service.api.v2.messages import SERVICE, messages
-from service.budget import MAX_CALLERS, RateLimit
-from service.errors import RateLimited
-from service.inference import price
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, free_port, running
@@ -28,89 +26,6 @@ MODEL = "mnist-compact"
 SEVEN = (SAMPLES / "7.png").read_bytes()
 FIRST, SECOND, THIRD = "the-first-key-of-three", "the-second-key-of-three", "the-third-of-three"
 BURST = 4
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        """What it shows."""
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """At some second."""
-    return Clock()
-
-
-@pytest.fixture
-def limit(clock: Clock) -> RateLimit:
-    """Two rows a second, four at once."""
-    return RateLimit(2, BURST, clock=clock)
-
-
-def test_a_burst_passes_and_then_so_many_rows_a_second(limit: RateLimit, clock: Clock) -> None:
-    """The refusal says when the next row may come, and it may come then."""
-    for _ in range(BURST):
-        limit.spend("a", 1)
-    with pytest.raises(RateLimited, match=r"try again in 0\.5 s") as refused:
-        limit.spend("a", 1)
-    assert "1" == refused.value.headers["Retry-After"]
-    clock.now += 0.5
-    limit.spend("a", 1)
-    with pytest.raises(RateLimited):
-        limit.spend("a", 1)
-
-
-def test_callers_do_not_share_a_bucket(limit: RateLimit) -> None:
-    """One who has spent all keeps nobody from asking."""
-    limit.spend("a", 100)
-    limit.spend("b", 1)
-
-
-def test_a_request_beyond_the_bucket_is_taken_and_paid_for(limit: RateLimit, clock: Clock) -> None:
-    """A debt of 96 rows and the row for the next request take 48.5 s."""
-    limit.spend("a", 100)
-    with pytest.raises(RateLimited) as refused:
-        limit.spend("a", 1)
-    assert "49" == refused.value.headers["Retry-After"]
-    clock.now += 48.5
-    limit.spend("a", 1)
-
-
-def test_what_was_paid_before_is_not_asked_for_again(limit: RateLimit, clock: Clock) -> None:
-    """A client that waited for `Retry-After` is not refused for the rest of the same request."""
-    limit.spend("a", BURST)
-    clock.now += 0.5
-    limit.spend("a", 1)
-    limit.spend("a", 10, paid=1)
-    with pytest.raises(RateLimited, match="try again in 5 s"):
-        limit.spend("a", 1)
-
-
-def test_a_request_without_rows_costs_one(limit: RateLimit) -> None:
-    """What turned out to hold no image was paid for all the same."""
-    for _ in range(BURST):
-        limit.spend("a", 1)
-        limit.spend("a", 0, paid=1)
-    with pytest.raises(RateLimited):
-        limit.spend("a", 1)
-
-
-def test_callers_that_were_silent_longest_are_forgotten(limit: RateLimit) -> None:
-    """Memory is bounded, whatever the number of addresses."""
-    limit.spend("first", 100)
-    limit.spend("second", 100)
-    for number in range(MAX_CALLERS - 1):
-        limit.spend(number, 1)
-    assert f"RateLimit(2 rows/s of {MAX_CALLERS} callers)" == repr(limit)
-    limit.spend("first", 1)
-    limit.spend(MAX_CALLERS - 2, BURST)
-    with pytest.raises(RateLimited):
-        limit.spend(MAX_CALLERS - 2, 1)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +125,7 @@ def test_each_file_that_is_no_picture_costs_a_row(settings: Settings) -> None:
 @pytest.fixture
 def a_row_is_a_microsecond(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measured work costs many rows, however fast this machine is."""
-    monkeypatch.setattr(price, "ROW_S", 1e-6)
+    monkeypatch.setattr(admission, "ROW_S", 1e-6)
 
 
 @pytest.mark.usefixtures("a_row_is_a_microsecond")
@@ -238,8 +153,8 @@ def test_an_answer_in_json_is_charged_for_the_time_that_it_takes(settings: Setti
 def test_a_full_queue_costs_nothing(settings: Settings) -> None:
     """What the service refuses by itself leaves the caller the row that it has not computed."""
     with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=3) as client:
-        client.app.state.admission.waiting = settings.max_waiting_rows
+        client.app.state.admission.waiting_rows = settings.max_waiting_rows
         body = {"images": [base64.b64encode(SEVEN).decode()] * 3}
         assert 429 == client.post("/classify", json=body).status_code
-        client.app.state.admission.waiting = 0
+        client.app.state.admission.waiting_rows = 0
         assert 200 == client.post("/classify", json=body).status_code

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from service.inference.batcher import Batcher, BatcherLost, Queue, Results
-from service.inference.job import Job
 
 PATIENCE_S = 10
 """How long a test waits for what should happen at once, before it fails."""
@@ -86,10 +85,14 @@ async def batching(
 
 
 def start(
-    batcher: Batcher, *rows: Any, key: Hashable = "q", job: Job | None = None
+    batcher: Batcher,
+    *rows: Any,
+    key: Hashable = "q",
+    caller: Hashable = None,
+    deadline: float = math.inf,
 ) -> asyncio.Future[Results]:
     """Queue some rows; a wait of more than PATIENCE_S for their results fails."""
-    call = batcher.start(key, rows, job or Job(0.0))
+    call = batcher.start(key, rows, caller=caller, deadline=deadline)
     call.get_loop().call_later(PATIENCE_S, _give_up, weakref.ref(call))
     return call
 

@@ -8,8 +8,14 @@ import weakref
 
 import pytest
 
-from service.inference.batcher import Batcher, BatchReport, Queue, Results
-from service.inference.job import Closed, DeadlineExceeded, Job
+from service.inference.batcher import (
+    Batcher,
+    BatchReport,
+    Closed,
+    DeadlineExceeded,
+    Queue,
+    Results,
+)
 from tests.service.inference.gates import PATIENCE_S, Clock, Gate, batching, rows_of, start
 
 pytestmark = pytest.mark.anyio
@@ -46,31 +52,30 @@ async def test_large_calls_are_split_and_batches_are_filled() -> None:
     assert [[0], [1, 2, 3, 4], [5, 6, 7]] == gate.batches
 
 
-async def test_the_queue_whose_job_arrived_first_is_next() -> None:
+async def test_queues_take_turns() -> None:
     """A busy bundle does not starve another."""
     gate = Gate()
     async with batching(gate, "a", "b", max_rows=2) as batcher:
         calls = [start(batcher, 0, key="a")]
         await gate.running()
-        for arrived, key in ((1, "a"), (2, "b"), (3, "a"), (4, "a")):
-            calls.append(start(batcher, arrived, key=key, job=Job(arrived)))
+        for row, key in ((1, "a"), (2, "b"), (3, "a"), (4, "a")):
+            calls.append(start(batcher, row, key=key))
         gate.let(4)
         await rows_of(*calls)
-    assert [[0], [1, 3], [2], [4]] == gate.batches
+    assert [[0], [2], [1, 3], [4]] == gate.batches
 
 
-@pytest.mark.parametrize("keys", [("a", "a"), ("a", "b")], ids=["same queue", "another queue"])
-async def test_a_job_s_later_rows_come_before_those_of_later_jobs(keys: tuple[str, str]) -> None:
-    """Its place in every queue is that of its arrival."""
-    gate, early = Gate(), Job(1.0)
-    async with batching(gate, "a", "b", max_rows=2) as batcher:
-        first = start(batcher, 1, key=keys[0], job=early)
+async def test_callers_take_turns() -> None:
+    """Who sends the most waits for itself, and others are computed in between."""
+    gate = Gate()
+    async with batching(gate, max_rows=2) as batcher:
+        calls = [start(batcher, 0)]
         await gate.running()
-        calls = [start(batcher, row, key="a", job=Job(2.0)) for row in (2, 3)]
-        calls.append(start(batcher, 4, 5, key=keys[1], job=early))
-        gate.let(9)
-        await rows_of(first, *calls)
-    assert [[1], [4, 5], [2, 3]] == gate.batches
+        calls += [start(batcher, row, caller="many") for row in (1, 2, 3)]
+        calls += [start(batcher, 4, 5, 6, caller="large"), start(batcher, 7, caller="one")]
+        gate.let(5)
+        await rows_of(*calls)
+    assert [[0], [1, 4], [7, 2], [5, 6], [3]] == gate.batches
 
 
 async def test_rows_of_a_caller_that_left_are_not_computed() -> None:
@@ -142,7 +147,7 @@ async def test_rows_that_would_be_late_make_room_for_others() -> None:
         first = start(batcher, 1)
         await gate.running()
         calls = [
-            start(batcher, row, job=Job(0.0, deadline=clock.now + 1 + left_s))
+            start(batcher, row, deadline=clock.now + 1 + left_s)
             for row, left_s in ((2, 0.5), (3, 2.0), (4, 0.9), (5, 1.5))
         ]
         clock.now += 1
@@ -161,7 +166,7 @@ async def test_a_call_that_has_become_late_is_computed_no_further() -> None:
     """Nobody could use the rest."""
     gate, clock = Gate(), Clock()
     async with batching(gate, max_rows=2, clock=clock) as batcher:
-        call = start(batcher, 1, 2, 3, job=Job(0.0, deadline=5.0))
+        call = start(batcher, 1, 2, 3, deadline=5.0)
         await gate.running()
         clock.now = 4.0
         gate.let()
@@ -178,7 +183,7 @@ async def test_one_slow_batch_does_not_keep_all_out() -> None:
         await measured(batcher, gate, clock, 8.0)
         gate.let(100)
         for _ in range(5):
-            call = start(batcher, 1, job=Job(clock.now, deadline=clock.now + 1.5))
+            call = start(batcher, 1, deadline=clock.now + 1.5)
             outcomes += map(type, await asyncio.gather(call, return_exceptions=True))
     assert [DeadlineExceeded] * 3 + [Results] * 2 == outcomes
 
@@ -192,7 +197,7 @@ async def test_few_rows_are_expected_to_take_less_than_the_last_batch() -> None:
         clock.now = 0.08
         gate.let(2)
         await call
-        assert [[10]] == await rows_of(start(batcher, 5, job=Job(0.08, deadline=0.13)))
+        assert [[10]] == await rows_of(start(batcher, 5, deadline=0.13))
 
 
 async def test_a_batch_has_as_many_rows_as_may_take_its_time() -> None:
@@ -222,7 +227,7 @@ async def test_results_say_how_long_they_waited_and_were_computed() -> None:
             await gate.running()
             clock.now += 1.0
             gate.let()
-        assert Results([2, 4, 6], waited_s=5.0, computed_s=2.0) == await second
+        assert Results([2, 4, 6], waited_s=5.0, computed_s=2.0, own_s=2.0) == await second
 
 
 async def test_a_batch_is_reported_with_its_padding() -> None:

@@ -11,13 +11,20 @@ import pytest
 from model.bundle import Bundle
 from model.preprocess import Floats
 from model.runtime import DeviceError, DeviceLostError, Encoding, Runtime
+from service.admission import Admission
 from service.errors import Problem
-from service.inference.engine import Engine, open_engine
-from service.inference.job import Closed
-from tests.service.inference.asking import ask
+from service.inference.batcher import Closed
+from service.inference.engine import Engine, ServedNet, open_engine
+from service.slow import SlowThread
 from tests.service.inference.gates import PATIENCE_S, Gate
 
 pytestmark = pytest.mark.anyio
+
+
+def ask(engine: Engine) -> ServedNet:
+    """A network of an engine for a request of its own."""
+    claim = Admission(1000, 1000).claim("10.0.0.1")
+    return ServedNet(engine.manifests["mnist"], engine, claim, SlowThread())
 
 
 class Watched(Runtime):
@@ -88,6 +95,22 @@ async def test_one_thread_owns_a_network_that_needs_it(
     assert threading.get_ident() not in watched.gate.threads
 
 
+async def test_others_go_between_the_rows_of_a_large_request(
+    engine: Engine, images: Floats
+) -> None:
+    """One that came while a hundred images are encoded does not wait for all of them."""
+    order: list[str] = []
+
+    async def encode(count: int, name: str) -> None:
+        assert count == len(await ask(engine).encode(np.resize(images, (count, 1, 28, 28))))
+        order.append(name)
+
+    large = asyncio.create_task(encode(100, "large"))
+    await asyncio.sleep(0)
+    await asyncio.gather(large, encode(1, "small"))
+    assert ["small", "large"] == order
+
+
 async def test_a_bad_image_fails_alone(engine: Engine, images: Floats) -> None:
     """A problem stands in its place, and the others get their encodings."""
     bad = np.ones_like(images[0])
@@ -100,14 +123,6 @@ async def test_nan_is_no_answer(engine: Engine, images: Floats) -> None:
     odd = np.full_like(images[0], 3)
     encodings = await ask(engine).encode([images[0], odd, images[1]])
     assert [Encoding, Problem, Encoding] == [type(one) for one in encodings]
-
-
-async def test_what_is_wrong_with_the_only_row_is_raised(engine: Engine) -> None:
-    """There is no image for a bad pose, and no trace of a bad image."""
-    with pytest.raises(Exception, match="poses"):
-        await ask(engine).decode(np.zeros((1, 3), np.float32), np.zeros(1, np.int64))
-    with pytest.raises(Exception, match="images"):
-        await ask(engine).trace(np.zeros((1, 3, 3), np.float32))
 
 
 async def test_a_lost_device_ends_the_engine(watched: Watched, images: Floats) -> None:

@@ -12,8 +12,14 @@ import pytest
 from model.preprocess import Prepared
 from model.preprocess.header import MAX_CHUNKS, MAX_SCANS
 from model.preprocess.reader import MAX_SIDE
-from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
-from service.inference.job import Closed, QueueFull
+from service.errors import (
+    Busy,
+    Problem,
+    TooLarge,
+    Unavailable,
+    UnreadablePicture,
+    UnsupportedFormat,
+)
 from service.pictures import ImageSpec, is_quick
 from service.pictures.pools import DecodePools
 from service.settings import Settings
@@ -154,7 +160,7 @@ def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: Dec
         for task in tasks:
             task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        return len([one for one in outcomes if isinstance(one, QueueFull)])
+        return len([one for one in outcomes if isinstance(one, Busy)])
 
     assert 1 == asyncio.run(scenario())
 
@@ -183,7 +189,7 @@ def test_a_picture_whose_process_is_killed_is_not_refused(preparation: DecodePoo
         while preparation.large.idle:  # noqa: ASYNC110  it sets no event
             await asyncio.sleep(0)
         os.kill(pid, signal.SIGKILL)
-        with pytest.raises(Closed):
+        with pytest.raises(Unavailable):
             await decoding
         for _ in range(5):
             await asyncio.sleep(0)

@@ -107,7 +107,7 @@ def _server(protocol: Any) -> Server:
         can_answer=True,
         failure=None,
         draining=False,
-        budget=None,
+        admission=None,
         connections=None,
         ending=asyncio.Event(),
     )

@@ -51,7 +51,7 @@ def test_the_largest_view_is_admitted(declared: AnyView) -> None:
     """Whatever the setting says: what is accepted must fit into the queue."""
     assert MAX_COST == max_view_cost(max_pictures=1) == declared.max_cost(1)
     app = create_app(Settings(max_waiting_rows=1))
-    assert MAX_COST == app.state.admission.limit
+    assert MAX_COST == app.state.admission.limit_rows
 
 
 def test_some_cost_more_the_more_images_there_are() -> None:

@@ -11,10 +11,10 @@ import grpc
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from service.admission import Admission
 from service.api.v2 import grpc as server
 from service.api.v2.grpc import serve_grpc
 from service.api.v2.messages import SERVICE, messages
-from service.budget import Budget
 from service.http.context import Context
 from service.settings import Settings
 from tests.attack.http2 import DATA, END_STREAM, PREFACE, SETTINGS, frame, head, message
@@ -59,14 +59,14 @@ async def serving(
     app: App,
     channel_to: list[grpc.aio.Channel],
     *,
-    budget: Budget | None = None,
+    admission: Admission | None = None,
     host: str = "127.0.0.1",
     **limits: float,
 ) -> AsyncIterator[int]:
     """The app behind gRPC, and its port; a channel to it is added to the list and outlives it."""
     port = free_port()
     context = Context(Settings(host=host, grpc_port=port, drain_timeout_s=PATIENCE_S, **limits))  # type: ignore[arg-type]
-    context.budget = budget or context.budget
+    context.admission = admission or context.admission
     context.has_bundles.set()
     async with serve_grpc(app, context):
         channel = grpc.aio.insecure_channel(server.listening_address(host, port))
@@ -113,9 +113,9 @@ async def test_the_end_of_the_service_waits_for_calls() -> None:
 
 
 async def test_too_many_calls_are_refused() -> None:
-    """Those that are accepted are answered; one address may hold half of the budget."""
+    """Those that are accepted are answered; one address may hold half of all."""
     app, channels = App(), list[grpc.aio.Channel]()
-    async with serving(app, channels, budget=Budget(4 * server.CALL_BYTES)):
+    async with serving(app, channels, admission=Admission(4 * server.CALL_BYTES, 1)):
         first, second = is_ready(channels[0], "Model"), is_ready(channels[0], "Model")
         async with asyncio.timeout(PATIENCE_S):
             while len(app.scopes) < 2:  # noqa: ASYNC110  as many as are let in
@@ -132,7 +132,7 @@ async def test_too_many_calls_are_refused() -> None:
 async def test_calls_that_need_no_key_leave_room_for_those_that_do() -> None:
     """Also if they come from the same address."""
     app, channels = App(), list[grpc.aio.Channel]()
-    async with serving(app, channels, budget=Budget(8 * server.CALL_BYTES)):
+    async with serving(app, channels, admission=Admission(8 * server.CALL_BYTES, 1)):
         public = [is_ready(channels[0]) for _ in range(8)]
         async with asyncio.timeout(PATIENCE_S):
             codes = [await one.code() for one in public[2:]]
@@ -151,10 +151,11 @@ async def test_an_answer_that_nobody_takes_counts_until_its_connection_ends(
 ) -> None:
     """Its sender has a flow-control window of 0, and answers to nothing."""
     monkeypatch.setattr(server, "CONNECTION_AGE_S", 1)
-    app, channels, budget = App(), list[grpc.aio.Channel](), Budget(10 * server.CALL_BYTES)
+    app, channels = App(), list[grpc.aio.Channel]()
+    admission = Admission(10 * server.CALL_BYTES, 1)
     app.let.set()
     async with serving(
-        app, channels, budget=budget, request_timeout_s=0.5, upload_timeout_s=0.5
+        app, channels, admission=admission, request_timeout_s=0.5, upload_timeout_s=0.5
     ) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         no_window = frame(SETTINGS, 0, struct.pack(">HI", 4, 0))
@@ -163,10 +164,10 @@ async def test_an_answer_that_nobody_takes_counts_until_its_connection_ends(
         async with asyncio.timeout(PATIENCE_S):
             await app.asked.wait()
             await asyncio.sleep(0.1)
-            assert server.CALL_BYTES == budget.held_bytes
+            assert server.CALL_BYTES == admission.held_bytes
             while await reader.read(4_096):
                 pass
-            while budget.held_bytes:  # noqa: ASYNC110  the server sets no event
+            while admission.held_bytes:  # noqa: ASYNC110  the server sets no event
                 await asyncio.sleep(0.01)
         writer.close()
     await channels[0].close()

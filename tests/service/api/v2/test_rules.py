@@ -64,13 +64,13 @@ def test_a_full_queue_is_told(settings: Settings) -> None:
     """Rows that wait for others count, and the refusal says when to come back."""
     with serve(settings) as client:
         admission = client.app.state.admission
-        admission.waiting = settings.max_waiting_rows
+        admission.waiting_rows = settings.max_waiting_rows
         answer = client.post(INFER, content=BLACK, headers=RAW)
         assert (429, ["error"]) == (answer.status_code, list(answer.json()))
         assert 1 <= int(answer.headers["Retry-After"])
-        admission.waiting = 0
+        admission.waiting_rows = 0
         assert 200 == client.post(INFER, content=5 * BLACK, headers=RAW).status_code
-        assert 0 == admission.waiting
+        assert 0 == admission.waiting_rows
 
 
 def test_the_decoder_takes_more_poses_than_a_request_may_have_pictures(client: TestClient) -> None:
