@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -96,6 +97,9 @@ TestFolder = Annotated[
         "training images.",
     ),
 ]
+SkipUnreadable = Annotated[
+    bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
+]
 Preset = Annotated[str, typer.Argument(help="Name of a preset: see `presets`.")]
 Settings = Annotated[
     list[str] | None,
@@ -155,9 +159,7 @@ def train(
         ),
     ] = None,
     channels: Annotated[int | None, typer.Option(help="1 makes pictures grey, 3 coloured.")] = None,
-    skip_unreadable: Annotated[
-        bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
-    ] = False,
+    skip_unreadable: SkipUnreadable = False,
     run_dir: Annotated[
         Path | None,
         typer.Option(help="Folder of the run; by default runs/<preset or folder>-<seed>."),
@@ -301,6 +303,7 @@ def import_(
             "analysed. Without --classes, the subfolders name the classes."
         ),
     ] = None,
+    skip_unreadable: SkipUnreadable = False,
     decoder: Annotated[
         Path | None,
         typer.Option(help="ONNX file of the decoder, which maps poses and classes to images."),
@@ -349,7 +352,7 @@ def import_(
         replace_other=replace,
     )
     if data:
-        bundle, sentence = analyse_on(bundle, data)
+        bundle, sentence = analyse_on(bundle, data, skip_unreadable=skip_unreadable)
         console.print(sentence, markup=False)
     console.print(f"wrote {bundle.path}", highlight=False, markup=False, soft_wrap=True)
     folder = shlex.quote(str(bundle.path.parent))
@@ -364,6 +367,7 @@ def evaluate(
     *,
     data_dir: DataDir = _DATA,
     data: TestFolder = None,
+    skip_unreadable: SkipUnreadable = False,
     validation: Annotated[
         bool,
         typer.Option(
@@ -393,9 +397,16 @@ def evaluate(
     if "imported" in opened.manifest.training:
         if data is None:
             raise typer.BadParameter("an imported network needs --data, a folder to score")
-        scores = score_folder(Runtime(opened), data)
+        scores = score_folder(Runtime(opened), data, skip_unreadable=skip_unreadable)
     else:
-        scores = score(opened, data_dir, split=split, folder=data, pairs=pairs)
+        scores = score(
+            opened,
+            data_dir,
+            split=split,
+            folder=data,
+            skip_unreadable=skip_unreadable,
+            pairs=pairs,
+        )
     console.print(f"{opened.manifest.name}: {scores.headline()}")
     console.print(scores.table)
     for notice in scores.answers.notices if scores.answers else ():
@@ -414,6 +425,7 @@ def analyse(
     *,
     data_dir: DataDir = _DATA,
     data: DataFolder = None,
+    skip_unreadable: SkipUnreadable = False,
     neighbours: Annotated[
         bool,
         typer.Option(
@@ -452,7 +464,8 @@ def analyse(
             raise typer.BadParameter(
                 "an imported network needs --data, a folder of pictures like those of its training"
             )
-        console.print(analyse_on(opened, data)[1], markup=False)
+        _, sentence = analyse_on(opened, data, skip_unreadable=skip_unreadable)
+        console.print(sentence, markup=False)
     else:
         analyse_bundle(opened, data_dir, folder=data, own_images=neighbours)
     console.print(f"wrote {opened.path}")
@@ -476,9 +489,15 @@ def download(
 def typed_command(words: Sequence[str]) -> str:
     """The command as it was typed, for a card that others may read.
 
-    Of absolute paths, which may tell whose machine it was, only the last part is kept.
+    Absolute paths may tell whose machine it was. Those near the current folder are written from
+    there, so that the command still runs in it; of others only the last part is kept.
     """
-    named = [re.sub(r"(?:^|(?<==))/.*", lambda path: Path(path[0]).name, word) for word in words]
+
+    def without_machine(path: re.Match[str]) -> str:
+        relative = os.path.relpath(path[0])
+        return Path(path[0]).name if relative.startswith("../../..") else relative
+
+    named = [re.sub(r"(?:^|(?<==))/.*", without_machine, word) for word in words]
     return printable(shlex.join(["python", "-m", "training", *named]))
 
 

@@ -135,6 +135,7 @@ def evaluate(
     *,
     split: ScoredSplit = "test",
     folder: Path | None = None,
+    skip_unreadable: bool = False,
     pairs: int = TEST_PAIRS,
 ) -> Scores:
     """Answer a split, one view of each image, through the files that ship.
@@ -152,6 +153,7 @@ def evaluate(
         folder: of pictures by class: with `validation`, where those are now that the network was
             trained on; otherwise those that are to be scored in place of a published split. Their
             score goes on record only where the network has no published test split.
+        skip_unreadable: whether unreadable files of that folder are left out.
         pairs: of test digits at each shift, if the network is for pairs; at least the published
             ones.
 
@@ -168,7 +170,7 @@ def evaluate(
     if split == "validation":
         examples, which = _held_out(bundle, data_dir, folder)
     elif folder is not None:
-        scores = score_folder(runtime, folder)
+        scores = score_folder(runtime, folder, skip_unreadable=skip_unreadable)
         if published is None:
             _record(bundle, scores)
             _keep(bundle, scores)
@@ -251,7 +253,7 @@ def seen_or_not(manifest: Manifest) -> str:
     return "not trained on" if unseen_by(runs_of(manifest.training)) else "trained on"
 
 
-def score_folder(runtime: Runtime, folder: Path) -> Scores:
+def score_folder(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False) -> Scores:
     """Answer the pictures of a folder that training never saw.
 
     Raises:
@@ -259,7 +261,7 @@ def score_folder(runtime: Runtime, folder: Path) -> Scores:
     """
     if runtime.bundle.manifest.preprocess == "pair":
         raise DatasetError(f"{runtime.bundle.manifest.name} is for pairs of digits, not pictures")
-    pictures = load_unseen(runtime, folder)
+    pictures = load_unseen(runtime, folder, skip_unreadable=skip_unreadable)
     which = f"{len(pictures.places):,} pictures of a folder"
     which += ", none of which training saw" * pictures.unseen
     scores = score_single(runtime, pictures.examples, split="test", which=which)

@@ -295,7 +295,9 @@ def class_folders(folder: Path) -> list[str]:
     return list(find_pictures(folder).classes)
 
 
-def analyse_on(bundle: Bundle, folder: Path) -> tuple[Bundle, str]:
+def analyse_on(
+    bundle: Bundle, folder: Path, *, skip_unreadable: bool = False
+) -> tuple[Bundle, str]:
     """Score a folder of pictures by class and, if the network has poses, analyse them on it.
 
     Returns:
@@ -305,7 +307,7 @@ def analyse_on(bundle: Bundle, folder: Path) -> tuple[Bundle, str]:
         training.data.source.DatasetError: the folder cannot be read.
     """
     runtime = Runtime(bundle)
-    pictures = load_unseen(runtime, folder)
+    pictures = load_unseen(runtime, folder, skip_unreadable=skip_unreadable)
     scores = score_single(runtime, pictures.examples, split="validation", which=str(folder))
     if bundle.manifest.class_dim:
         bundle = analyse_imported(bundle, pictures.examples, source=f"folder {folder.name}")

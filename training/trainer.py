@@ -221,9 +221,7 @@ class Trainer:
             errors = self.task.errors(self.state.result, validation)
             self.error_percent = errors[VALIDATION_ERROR]
             self._log.add(step=self.done_steps, epoch=self._epoch, **errors)
-            self.state.keep_if_best(
-                self.error_percent, errors.get(CLASS_ERROR, self.error_percent)
-            )
+            self.state.keep_if_best(self.error_percent, errors.get(CLASS_ERROR, self.error_percent))
         self.task.draw(self.state.result, validation, self.plan.directory / PREVIEW)
 
 

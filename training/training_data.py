@@ -66,6 +66,7 @@ class FolderSplit(BaseModel):
                 "folder": self.folder,
                 "trained_pictures": self.trained_pictures,
                 "class_counts": self.class_counts,
+                "skip_unreadable": self.skip_unreadable,
             }
         )
         return self == moved
@@ -257,7 +258,9 @@ def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> 
         return load_published(recipe, data_dir)
     network, folder = recipe.network, Path(pictures.folder)
     size = (network.height, network.width)
-    data = load_pictures(recipe, folder, channels=network.channels, size=size, split=pictures)
+    # fingerprints tell whether the pictures are the same, so other files may be skipped
+    split = pictures.model_copy(update={"skip_unreadable": True})
+    data = load_pictures(recipe, folder, channels=network.channels, size=size, split=split)
     now = data.pictures
     assert now is not None
     known = {*pictures.learnt, *pictures.held_out_pictures.split()}

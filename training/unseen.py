@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.preprocess import WHITE
 from model.runtime import Runtime
@@ -33,11 +34,14 @@ class UnseenPictures(NamedTuple):
     """Whether the bundle knows that training saw none of them."""
 
 
-def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
+def load_unseen(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False) -> UnseenPictures:
     """Read a folder of pictures by class as the service reads them.
 
     Pictures whose content training saw are left out: those trained on, and those held out, which
     chose the weights.
+
+    Args:
+        skip_unreadable: whether unreadable files are left out; otherwise they are an error.
 
     Raises:
         DatasetError: a folder is no class of the bundle, a file cannot be read, or training saw
@@ -55,12 +59,12 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
     labelled = [
         (file, names.index(name)) for name, files in found.classes.items() for file in files
     ]
-    kept, left_out = list[tuple[Path, int]](), dict[str, list[str]]()
+    kept, left_out = dict[Path, int](), dict[str, list[str]]()
     for file, label in labelled:
         if use := uses.get(digest_content(file)):
             left_out.setdefault(use, []).append(found.place(file))
         else:
-            kept.append((file, label))
+            kept[file] = label
     notices = [
         f"left out {len(places):,} picture{'s' * bool(places[1:])} that training {use}: "
         f"{join_names(places)}"
@@ -68,20 +72,22 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
     ]
     if not kept:
         raise DatasetError(f"training saw all {len(labelled):,} pictures of {folder}")
-    images, unreadable = [], []
-    for file, _ in kept:
+    images = dict[Path, NDArray[np.uint8]]()
+    for file in kept:
         try:
             picture = open_content(file)
         except UNREADABLE:
-            unreadable.append(found.place(file))
             continue
-        images.append(np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8))
-    if unreadable:
-        listed = "\n".join(f"  {place}" for place in unreadable)
-        raise DatasetError(f"{len(unreadable):,} files of {folder} cannot be read:\n{listed}")
+        images[file] = np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8)
+    if unreadable := [file for file in kept if file not in images]:
+        described = found.describe_unreadable(unreadable)
+        if not (skip_unreadable and images):
+            advice = "\nTo go on, add --skip-unreadable" * bool(images)
+            raise DatasetError(f"{folder} has {described}{advice}")
+        notices.append(f"skipped {described}")
     if others := found.describe_others():
         notices.append(others)
-    labels = np.array([label for _, label in kept])
-    places = tuple(found.place(file) for file, _ in kept)
-    examples = Examples(np.stack(images), labels)
+    labels = np.array([kept[file] for file in images])
+    places = tuple(map(found.place, images))
+    examples = Examples(np.stack([*images.values()]), labels)
     return UnseenPictures(examples, places, tuple(notices), bool(uses))

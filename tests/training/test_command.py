@@ -184,12 +184,19 @@ def test_files_that_cannot_be_read_are_skipped_where_asked(
     assert 0 == train(run_dir, *data, "--resume").exit_code
 
 
-def test_the_command_is_kept_as_it_was_typed(train: Train, tmp_path: Path, pets: Path) -> None:
-    """Without the folders of this machine, and as it began the run, for the card."""
+def test_the_command_is_kept_so_that_it_runs_again(
+    train: Train, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the folders of this machine, from the same folder; others keep their last part."""
+    assert "python -m training export pets" == __main__.typed_command(["export", str(pets)])
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
     run_dir, data = tmp_path / "run", f"--data={pets}"
     for options in ((), ("--resume",)):
         assert 0 == train(run_dir, data, "--channels", "1", "--skip-unreadable", *options).exit_code
-    arguments = "train tiny --run-dir run --device=cpu --max-minutes=0 --data=pets --channels 1"
+    arguments = (
+        "train tiny --run-dir ../run --device=cpu --max-minutes=0 --data=../pets --channels 1"
+    )
     expected = f"python -m training {arguments} --skip-unreadable"
     assert [expected] == [run.command for run in saved(run_dir).runs]
 

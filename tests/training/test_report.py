@@ -105,6 +105,20 @@ def test_a_folder_of_other_classes_is_refused(shades: Bundle, tmp_path: Path) ->
         load_unseen(Runtime(shades), tmp_path / "new")
 
 
+def test_unreadable_files_are_skipped_where_asked(shades: Bundle, tmp_path: Path) -> None:
+    """As in training; without the option they are named, and the option too."""
+    new = fill(tmp_path / "new", seed=1)
+    (new / "1" / "bad.png").write_bytes(b"no picture")
+    arguments = ["evaluate", str(shades.path), "--data", str(new)]
+    arguments += ["--report", str(tmp_path / "report.html")]
+    refused = str(CliRunner().invoke(app, arguments).exception)
+    assert "1 file that cannot be read as pictures:\n  1/bad.png" in refused
+    assert refused.endswith("To go on, add --skip-unreadable")
+    result = CliRunner().invoke(app, [*arguments, "--skip-unreadable"])
+    assert 0 == result.exit_code, result.output
+    assert "skipped 1 file that cannot be read as pictures:" in result.output
+
+
 class Page(HTMLParser):
     """The titles, addresses and text of a page."""
 
