@@ -55,30 +55,6 @@ def spread_margin(step: Tensor, steps: int) -> Tensor:
     return 0.2 + 0.79 * torch.sigmoid((step / steps - 4).clamp_max(10))
 
 
-def cross_entropy(logits: Tensor, present: Tensor, *, multi_label: bool) -> Tensor:
-    """Compute cross-entropy from logits, whose gradient does not vanish at probabilities of 0 or 1.
-
-    Args:
-        logits: (N, K), before softmax or sigmoid.
-        present: (N, K), 1 where the class is present.
-        multi_label: whether each class has a sigmoid of its own, so that absent ones count too; a
-            softmax over classes otherwise.
-    """
-    if multi_label:
-        losses = functional.binary_cross_entropy_with_logits(logits, present, reduction="none")
-        return losses.sum(dim=1).mean()
-    return functional.cross_entropy(logits, present)
-
-
-def reconstruction_loss(reconstructions: Tensor, images: Tensor) -> Tensor:
-    """Compute the mean squared error over batch, channels and pixels.
-
-    Sabour 2017, section 4.1, sums over pixels: that is 784 times the mean at 28x28. Both are
-    (N, C, H, W) in [0, 1].
-    """
-    return functional.mse_loss(reconstructions, images)
-
-
 def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """The recipe's loss of presence (N, K), what is present (N, K) and the step, a scalar.
 
@@ -89,8 +65,7 @@ def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Te
             presence, present, margin=spread_margin(step, recipe.spread_steps)
         )
     if recipe.loss == "cross-entropy":
-        multi_label = getattr(recipe.network, "multi_label", False)
-        return lambda logits, present, _: cross_entropy(logits, present, multi_label=multi_label)
+        return lambda logits, present, _: functional.cross_entropy(logits, present)
     return lambda presence, present, _: margin_loss(
         presence, present, absent_weight=recipe.absent_weight
     )

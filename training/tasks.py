@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from model.bundle.atomic_file import replacing
 from model.canvas import enlarge, png, showing
@@ -19,7 +20,7 @@ from training.data.augment import BatchStream, RowStream
 from training.data.datasets import Examples
 from training.data.pairs import PairStream, validation_pairs
 from training.device import convolution_precision, has_bfloat16
-from training.losses import Losses, classification_loss, reconstruction_loss
+from training.losses import Losses, classification_loss
 from training.recipes import Recipe, TaskName
 
 PREVIEW = "preview.png"
@@ -85,7 +86,7 @@ class Task(ABC):
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast_decoder):
             decoded = network.decode(chosen, classes.flatten())
         targets = shown.reshape(decoded.shape)
-        return classes.shape[1] * reconstruction_loss(decoded.float(), targets)
+        return classes.shape[1] * functional.mse_loss(decoded.float(), targets)
 
 
 class Single(Task):

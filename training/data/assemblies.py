@@ -40,8 +40,6 @@ LAMPS = (
 """Each lamp's azimuth from the camera's and its elevation, in degrees, and the ambient light."""
 INSTANCES: dict[DataSplit, range] = {"train": range(6), "test": range(6, 11)}
 """The instances of each class. The last training instance is held out for validation."""
-FAMILIAR_AZIMUTHS = (300, 320, 340, 0, 20, 40)
-"""The third of the azimuths that is learnt where others are tested, as in Hinton 2018, table 2."""
 VIEWS = len(AZIMUTHS) * len(ELEVATIONS) * len(LAMPS)
 """The images of an instance."""
 SIZES = (0.8, 1.2)
@@ -174,12 +172,6 @@ def list_factors(split: DataSplit) -> Factors:
     label, instance, azimuth, elevation = repeated[:, :4].astype(np.int64).T
     lamp = np.tile(np.arange(len(LAMPS)), len(views))
     return Factors(label, instance, azimuth, elevation, lamp, repeated[:, 4])
-
-
-def is_familiar(count: int) -> NDArray[np.bool_]:
-    """Return which of `count` images, of whole instances in order, have familiar azimuths."""
-    turn = np.arange(count) // (len(ELEVATIONS) * len(LAMPS)) % len(AZIMUTHS)
-    return np.isin(np.array(AZIMUTHS)[turn], FAMILIAR_AZIMUTHS)
 
 
 def object_of(count: int) -> NDArray[np.int64]:

@@ -10,13 +10,11 @@ import pytest
 from training.data import assemblies
 from training.data.assemblies import (
     CLASSES,
-    FAMILIAR_AZIMUTHS,
     LAMPS,
     VIEWS,
     RenderedSource,
     View,
     assemble,
-    is_familiar,
     list_factors,
     render_lamps,
 )
@@ -58,9 +56,6 @@ def test_factors_are_of_every_image_in_order(split: str) -> None:
     seen = np.stack((factors.instance, factors.label, factors.azimuth, factors.elevation))
     assert len(factors.label) == len(np.unique(np.vstack((seen, factors.lamp)), axis=1).T)
     assert 0.8 <= factors.size.min() < factors.size.max() <= 1.2
-    familiar = np.isin(factors.azimuth, FAMILIAR_AZIMUTHS)
-    assert np.array_equal(familiar, is_familiar(len(familiar)))
-    assert familiar.mean() == pytest.approx(1 / 3)
 
 
 def test_instances_are_of_one_split() -> None:
