@@ -4,9 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
-from model.runtime.cuda import CudaOptions
 from service.settings import Settings, SettingsError
 
 Read = Callable[..., Settings]
@@ -55,12 +53,6 @@ def test_a_variable_sets_its_field(
     assert expected == getattr(read(**{variable: value}), field)
 
 
-@pytest.mark.parametrize("name", ["DATA_DIR", "URL", "CLIENT_KEY"])
-def test_variables_of_training_and_client_are_tolerated(name: str, read: Read) -> None:
-    """They may be set where the service runs."""
-    assert read() == read(**{f"CAPSNET_{name}": "value"})
-
-
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
@@ -103,19 +95,6 @@ def test_a_wrong_value_is_refused_with_what_would_be_right(
     """The message says how to mend it, and a misspelt name is refused."""
     with pytest.raises(SettingsError, match=message):
         read(**{variable: value})
-
-
-def test_settings_of_cuda_are_gathered(read: Read) -> None:
-    """What is not set has the options' own default."""
-    assert CudaOptions() == read().cuda
-    expected = CudaOptions(precision="half", tf32=True)
-    assert expected == read(CAPSNET_CUDA_PRECISION="half", CAPSNET_CUDA_TF32="1").cuda
-
-
-def test_settings_cannot_be_changed(settings: Settings) -> None:
-    """Settings are read once; nothing moves them afterwards."""
-    with pytest.raises(ValidationError, match="frozen"):
-        settings.port = 1  # type: ignore[misc]
 
 
 def test_a_body_that_could_never_be_taken_is_refused_at_start() -> None:

@@ -7,34 +7,7 @@ from typing import Any
 import pytest
 
 from service.errors import Busy
-from service.shared import Connections, Turns
-
-
-def test_the_address_with_most_connections_gives_way() -> None:
-    """Not the one that has waited longest, and never one that works."""
-    connections, dropped = Connections(4), list[str]()
-
-    def connect(owner: str, name: str) -> Callable[[], None]:
-        def drop() -> None:
-            dropped.append(name)
-            connections.close(owner, drop)
-
-        connections.open(owner, drop)
-        return drop
-
-    connect("one", "of one")
-    first, second = connect("many", "first"), connect("many", "second")
-    connect("many", "third")
-    connections.work(first)
-    connections.rest("many", second)
-    connect("new", "newest")
-    assert (["third"], 4) == (dropped, connections.count)
-    connect("another", "last")
-    assert ["third", "second"] == dropped
-    connections.rest("many", first)
-    connections.close("many", first)
-    assert 3 == connections.count
-
+from service.shared import Turns
 
 Work = Callable[[Hashable, str], Coroutine[Any, Any, None]]
 

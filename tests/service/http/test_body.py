@@ -144,32 +144,6 @@ def test_the_largest_unfinished_body_makes_room() -> None:
     play(scenario)
 
 
-def test_a_large_body_does_not_put_out_a_smaller_one() -> None:
-    """Who is the largest itself is refused; bodies of others are not touched."""
-
-    async def scenario(middleware: Middleware, _app: App) -> None:
-        small, other = Upload(middleware), Upload(middleware, "10.0.0.2")
-        await small.arrive(150)
-        await other.arrive(400)
-        assert 429 == await Upload(middleware).arrive(350)
-        assert [0, 0] == [small.status, other.status]
-
-    play(scenario)
-
-
-def test_a_body_does_not_put_out_one_of_its_size() -> None:
-    """Who came first stays."""
-
-    async def scenario(middleware: Middleware, _app: App) -> None:
-        first, second = Upload(middleware), Upload(middleware)
-        await first.arrive(250)
-        await second.arrive(250)
-        assert 429 == await Upload(middleware).arrive(250)
-        assert [0, 0] == [first.status, second.status]
-
-    play(scenario)
-
-
 @pytest.mark.parametrize(
     ("size", "every_s", "expected_s"),
     [
@@ -220,19 +194,3 @@ def test_a_body_that_arrives_whole_counts_as_the_largest_until_it_does() -> None
         assert 310 == middleware.context.admission.held_bytes
 
     play(scenario)
-
-
-def test_a_body_that_never_arrives_whole_is_answered_with_408() -> None:
-    """As one of which too little arrives."""
-
-    async def slowly_whole(middleware: Middleware, _app: App) -> None:
-        upload = Upload(middleware, whole=True)
-        await settle()
-        move(MOMENT_S)
-        await settle()
-        assert 0 == upload.status
-        move(WINDOW_S)
-        await settle()
-        assert 408 == upload.status
-
-    play(slowly_whole)

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http import body
 from service.http.context import Context
 from service.http.middleware import Middleware
 from service.settings import Settings
@@ -81,30 +80,6 @@ def test_handling_ends_when_the_client_leaves() -> None:
     assert app.cancelled
 
 
-def test_a_client_that_stays_is_answered() -> None:
-    """Watching for its leaving does not disturb the answer."""
-    app = App(quick=True)
-    assert [200] == [message["status"] for message in handle(app, BODY)]
-    assert not app.cancelled
-
-
-def slow(seconds: float) -> ASGIApp:
-    """An app that answers some time after it has received something."""
-
-    async def work(_scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        await asyncio.sleep(seconds)
-        await send({"type": "http.response.start", "status": 200})
-
-    return work
-
-
-def test_a_quick_answer_needs_no_watching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within the time of patience nothing is received after the body, though the loop turns."""
-    monkeypatch.setattr(body, "WATCH_AFTER_S", 60)
-    assert [200] == [message["status"] for message in handle(slow(0.01), BODY, LEFT)]
-
-
 def test_errors_after_the_answer_has_begun_pass_through() -> None:
     """Nothing else can be answered any more."""
 
@@ -127,9 +102,3 @@ def test_a_body_that_stalls_is_answered_with_408() -> None:
     assert 408 == start["status"]
     assert (b"connection", b"close") in start["headers"]
     assert "urn:capsnet:problem:upload-timeout" == json.loads(rest["body"])["type"]
-
-
-def test_a_body_that_has_arrived_is_not_timed() -> None:
-    """What takes long then is the service."""
-    answers = handle(slow(0.1), BODY, upload_timeout_s=0.05)
-    assert [200] == [message["status"] for message in answers]

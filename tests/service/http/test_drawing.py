@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from PIL import Image
 
 from service.drawing import MAX_WAITING, open_pool
 from service.http.negotiation import JSON, PNG
@@ -83,42 +81,3 @@ def test_a_drawing_that_crashes_is_answered_with_503(
         refused = crashing.result()
     assert (503, "1") == (refused.status_code, refused.headers["Retry-After"])
     assert 200 == draw(client, DRAWN[0], digits[7]).status_code
-
-
-def test_drawings_take_turns(client: TestClient, digits: list[bytes]) -> None:
-    """Several at once are all drawn, with one process."""
-    with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(lambda _: draw(client, DRAWN[0], digits[7]), range(6)))
-    assert [(200, PNG)] * 6 == [(one.status_code, one.headers["content-type"]) for one in answers]
-
-
-def test_nothing_is_drawn_in_this_process(client: TestClient, digits: list[bytes]) -> None:
-    """Matplotlib is not safe for threads, and takes 50 MB."""
-    assert 200 == draw(client, DRAWN[0], digits[7]).status_code
-    pool = client.app.state.drawing  # type: ignore[attr-defined]
-    assert pool.fork_server.pid not in (0, os.getpid())
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"), [("/rivals", JSON), ("/rivals", PNG), ("/segment", JSON)]
-)
-def test_pictures_of_an_answer_are_encoded_off_the_event_loop_where_they_are_sent(
-    path: str,
-    kind: str,
-    client: TestClient,
-    digits: list[bytes],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Up to 64 of them take tens of milliseconds; a drawing is made without them."""
-    threads: set[str] = set()
-    save = Image.Image.save
-
-    def record(*args: Any, **kwargs: Any) -> None:
-        threads.add(threading.current_thread().name)
-        save(*args, **kwargs)
-
-    monkeypatch.setattr(Image.Image, "save", record)
-    answered = draw(client, path, digits[7], kind)
-    assert (200, kind) == (answered.status_code, answered.headers["content-type"])
-    assert (kind == JSON) == ("data:image/png" in answered.text)
-    assert ["slow"] * (kind == JSON) == [thread.partition("_")[0] for thread in threads]

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import Message, Scope
 
-from service.errors import Problem, release
+from service.errors import Problem
 from tests.processes import PATIENCE_S
 
 BODY = {
@@ -86,13 +86,6 @@ def left(path: str, client: TestClient) -> float:
     return sum(float(line.removeprefix(counted)) for line in lines if line.startswith(counted))
 
 
-@pytest.mark.parametrize("path", ["/classify", "/decode"])
-def test_a_body_over_the_limit_is_too_large_on_every_route(path: str, client: TestClient) -> None:
-    """Also where FastAPI reads the body, which would call it a bad request."""
-    answer = client.post(path, content=bytes(600_000), headers={"content-type": BODY[path][0]})
-    assert (413, "urn:capsnet:problem:too-large") == (answer.status_code, answer.json()["type"])
-
-
 @pytest.mark.usefixtures("without_collector")
 @pytest.mark.parametrize(
     ("path", "content"),
@@ -131,33 +124,3 @@ def test_a_process_without_memory_says_so(client: TestClient) -> None:
     asyncio.run(client.app(request("/classify", announced=7), receive, take))
     assert 503 == answers[0]["status"]
     assert (b"retry-after", b"1") in answers[0]["headers"]
-
-
-def test_releasing_reaches_what_an_error_came_from() -> None:
-    """Causes and contexts hold calls too, and may come round to the error itself."""
-
-    def fail() -> None:
-        raise KeyError
-
-    def fail_on() -> None:
-        try:
-            fail()
-        except KeyError as error:
-            raise LookupError from error
-
-    with pytest.raises(LookupError) as caught:
-        fail_on()
-    cause = caught.value.__cause__
-    assert cause is not None
-    cause.__context__ = caught.value
-    release(caught.value)
-    assert [None, None] == [caught.value.__traceback__, cause.__traceback__]
-
-
-def test_a_connection_keeps_no_network(client: TestClient) -> None:
-    """A request that was answered holds no engine, though its connection may idle for long."""
-    scope = request("/classify", announced=7)
-    body = {"type": "http.request", "body": b"picture", "more_body": False}
-    send(client.app, scope, [body])  # type: ignore[arg-type]
-    assert "request_id" in scope["state"]
-    assert not {"engine", "request"} & scope["state"].keys()

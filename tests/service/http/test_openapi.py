@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,9 +15,7 @@ from service.api.routes import api_routes
 from service.app import create_app
 from service.http.keys import Access
 from service.http.negotiation import JSON, PNG
-from service.pictures import SAMPLES
 from service.settings import Settings
-from tests.answers import differences
 from tools.examples import ADMIN_KEY, Json, call, no_reload, operations
 
 WITH_ADMIN_KEY = Settings(admin_keys=(SecretStr(ADMIN_KEY),))
@@ -28,16 +25,6 @@ ROUTES = [
     if route.include_in_schema
     for method in route.methods
 ]
-IMAGE_ROUTES = [
-    "/classify",
-    "/reconstruct",
-    "/perturb",
-    "/sweep",
-    "/routing",
-    "/equivariance",
-    "/segment",
-]
-SAMPLE = (SAMPLES / "3.png").read_bytes()
 each_operation = pytest.mark.parametrize(("method", "path"), ROUTES, ids=map(" ".join, ROUTES))
 Check = Callable[[Json, Any], list[str]]
 
@@ -59,14 +46,6 @@ def client(client: TestClient, settings: Settings) -> TestClient:
 def document(client: TestClient) -> Json:
     found: Json = client.get("/openapi.json").json()
     return found
-
-
-def test_the_document_is_serialised_once(client: TestClient) -> None:
-    """Who asks again and again costs the service a copy."""
-    assert isinstance(client.app, FastAPI)
-    first = client.app.state.openapi("")
-    assert first == client.get("/openapi.json").content
-    assert first is client.app.state.openapi("")
 
 
 def test_the_document_names_the_root_path(client: TestClient) -> None:
@@ -155,22 +134,6 @@ def test_every_example_runs_as_it_stands(
     assert JSON != kind or [] == check(content["schema"], answer.json())
 
 
-@pytest.mark.parametrize("path", IMAGE_ROUTES)
-def test_all_ways_of_sending_work(path: str, document: Json, client: TestClient) -> None:
-    """JSON, a form and a raw image: with the one at the address that is given as an example.
-
-    Rows of a request may be computed in other batches, which changes the last digits.
-    """
-    operation = document["paths"][path]["post"]
-    content = operation["requestBody"]["content"]
-    assert {JSON, "multipart/form-data", "image/*", "application/octet-stream"} == content.keys()
-    image = client.get(content["image/*"]["examples"]["sample"]["externalValue"]).content
-    raw = ({"Content-Type": kind} for kind in (PNG, "application/octet-stream"))
-    bodies = [{}, {"files": {"file": image}}, *({"content": image, "headers": one} for one in raw)]
-    first, *others = (call(client, "post", path, operation, **body).json() for body in bodies)
-    assert [] == [fault for other in others for fault in differences(first, other)]
-
-
 REFUSED = {
     "no image": ("/reconstruct", {}),
     "two kinds of image": ("/classify", {"image": "AA==", "images": ["AA=="]}),
@@ -202,85 +165,6 @@ def test_what_the_schema_refuses_the_service_refuses(
     assert str(answer.status_code) in operation["responses"]
 
 
-def test_a_list_may_hold_images_that_cannot_be_read(
-    document: Json, client: TestClient, check: Check
-) -> None:
-    """Each gets its problem in the answer."""
-    operation = document["paths"]["/classify"]["post"]
-    body = {"images": ["", "AA=="]}
-    answer = call(client, "post", "/classify", operation, json=body)
-    assert [] == check(operation["requestBody"]["content"][JSON]["schema"], body)
-    assert 200 == answer.status_code
-
-
-@pytest.mark.parametrize(
-    ("path", "count"),
-    [("/classify", 1), ("/classify", 5), ("/classify", 6), ("/segment", 2), ("/overlay", 1)],
-)
-def test_a_form_takes_as_many_files_as_its_schema(
-    path: str, count: int, *, document: Json, client: TestClient, check: Check
-) -> None:
-    """An array where there may be several."""
-    schema = form_schema(document, path)
-    several = schema["properties"]["file"]["type"] == "array" or count > 1
-    answer = client.post(path, files=[("file", SAMPLE)] * count)
-    faults = check(schema, {"file": count * ["3.png"] if several else "3.png"})
-    assert (200 == answer.status_code) == (not faults), answer.text
-
-
-@pytest.mark.parametrize("path", [*IMAGE_ROUTES, "/overlay"])
-@pytest.mark.parametrize("fields", [["other"], ["file", "file", "other"], []])
-def test_a_form_takes_no_other_fields_than_its_schema(
-    path: str, fields: list[str], document: Json, client: TestClient, check: Check
-) -> None:
-    """Nor does either take one without a file."""
-    required = {"dim": 1, "delta": 0} if path == "/perturb" else {}
-    files = [(name, b"") for name in fields] or None
-    headers = {} if files else {"Content-Type": "multipart/form-data; boundary=x"}
-    content = None if files else b"--x--\r\n"
-    answer = client.post(path, params=required, files=files, content=content, headers=headers)
-    assert 400 == answer.status_code, answer.text
-    assert check(form_schema(document, path), {name: 2 * [""] for name in fields})
-
-
-def form_schema(document: Json, path: str) -> Json:
-    content = document["paths"][path]["post"]["requestBody"]["content"]
-    found: Json = content["multipart/form-data"]["schema"]
-    return found
-
-
-def with_parameter(operation: Json, name: str, value: Any) -> Json:
-    """An operation with one example for a parameter in its query."""
-    one = {"name": name, "in": "query", "required": True, "schema": {"examples": [value]}}
-    others = [other for other in operation["parameters"] if other["name"] != name]
-    return {**operation, "parameters": [*others, one]}
-
-
-@each_operation
-def test_parameters_have_the_documented_limits(
-    method: str, path: str, document: Json, client: TestClient
-) -> None:
-    """What is past one is refused for it; what is at one may fail for the model's sake alone."""
-    operation = document["paths"][path][method]
-    expected, actual = {}, {}
-    for parameter in operation.get("parameters", ()):
-        if parameter["in"] != "query":
-            continue
-        name, schema = parameter["name"], parameter["schema"]
-        schema = next((one for _, one in numbers(schema, "") if one["type"] != "array"), schema)
-        step = 1 if schema.get("type") == "integer" else 1e-7
-        limits = {"minimum": -step, "maximum": step}
-        values = {schema[limit]: False for limit in limits if limit in schema}
-        values |= {schema[limit] + limits[limit]: True for limit in limits if limit in schema}
-        if schema.get("type") != "string" or "enum" in schema:
-            values["nonsense"] = True
-        for value, refused in values.items():
-            answer = call(client, method, path, with_parameter(operation, name, value))
-            expected[name, value] = refused
-            actual[name, value] = answer.status_code == 422 and "should be" in answer.text
-    assert expected == actual
-
-
 def numbers(schema: Any, where: str) -> Iterator[tuple[str, Json]]:
     """Every number and every list of a schema, and where it is."""
     if schema.get("type") in ("integer", "number", "array"):
@@ -304,41 +188,6 @@ def test_every_number_of_a_query_is_bounded(document: Json) -> None:
     assert [] == [where for where, one, names in needed if not names <= one.keys()]
 
 
-@pytest.mark.parametrize("count", [11, 10**9, "9" * 400])
-def test_a_query_out_of_bounds_keeps_nobody_out(count: Any, client: TestClient) -> None:
-    """It is refused before it is admitted, and the next request is answered."""
-    answer = client.post("/segment", params={"count": count}, files={"file": SAMPLE})
-    assert (422, "count") == (answer.status_code, answer.json()["parameter"])
-    assert 0 == client.app.state.admission.waiting  # type: ignore[attr-defined]
-    assert 200 == client.post("/classify", files={"file": SAMPLE}).status_code
-
-
-@each_operation
-def test_a_parameter_that_is_not_documented_is_refused(
-    method: str, path: str, document: Json, client: TestClient
-) -> None:
-    """Where there are any."""
-    operation = document["paths"][path][method]
-    if [one for one in operation.get("parameters", ()) if one["in"] != "header"]:
-        answer = call(client, method, path, with_parameter(operation, "modle", "mnist"))
-        assert (422, "modle") == (answer.status_code, answer.json()["parameter"])
-
-
-@pytest.mark.parametrize("prefix", ["", "/v1"])
-@each_operation
-def test_a_wrong_method_is_told_the_documented_ones(
-    method: str, path: str, prefix: str, document: Json, client: TestClient
-) -> None:
-    """HEAD where GET is; of each path, all of its operations."""
-    del method
-    methods = {one.upper() for one in document["paths"][path]}
-    methods |= {"HEAD"} if "GET" in methods else set()
-    methods |= {"GET", "HEAD"} if path == "/models/reload" else set()  # it is /models/{name} too
-    address = prefix + path.format(name="mnist", label=7, file="7.png")
-    answer = client.put(address, headers={"X-API-Key": ADMIN_KEY})
-    assert (405, ", ".join(sorted(methods))) == (answer.status_code, answer.headers["allow"])
-
-
 def test_problems_are_documented_by_status(document: Json) -> None:
     """If the service is full or not there, the answer says when to come again."""
     responses = document["paths"]["/classify"]["post"]["responses"]
@@ -349,17 +198,3 @@ def test_problems_are_documented_by_status(document: Json) -> None:
         assert {"Retry-After"} == answer["headers"].keys()
     assert {"200", "500"} == document["paths"]["/metrics"]["get"]["responses"].keys()
     assert "400" in document["paths"]["/models/{name}"]["get"]["responses"]  # control characters
-
-
-def test_the_docs_page_needs_no_other_host(client: TestClient) -> None:
-    """Nothing is loaded from elsewhere, so the page works without the internet."""
-    assert [] == re.findall(r"https?://[^\s\"']+", client.get("/docs").text)
-
-
-def test_the_docs_page_s_assets_are_served(client: TestClient) -> None:
-    """Script, style and icon that the page names are there."""
-    assets = re.findall(r'(?:src|href)="([^"]+)"', client.get("/docs").text)
-    assert {".js", ".css", ".png"} == {asset[asset.rindex(".") :] for asset in assets}
-    assert dict.fromkeys(assets, 200) == {
-        asset: client.get(asset).status_code for asset in assets if asset.startswith("/")
-    }

@@ -97,9 +97,3 @@ def test_the_page_needs_no_other_host_and_no_inline_code(name: str) -> None:
     assert [] == re.findall(r"https?://|//\w+\.\w+/", text)
     if name.endswith(".html"):
         assert [] == re.findall(r"<script(?![^>]*src=)|<style|\s(?:style|on\w+)=", text)
-
-
-@pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".js")])
-def test_modules_are_short(name: str) -> None:
-    """A module is read in one sitting."""
-    assert len((FOLDER / name).read_text().splitlines()) <= 200

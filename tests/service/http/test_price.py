@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.bundle import Bundle
 from model.canvas import draw_image
 from model.runtime import Runtime
-from service.admission import ROW_S, row_prices
+from service.admission import ROW_S
 from service.settings import Settings
 from tests.serving import Served, serve
 
@@ -50,23 +49,6 @@ def client(settings: Settings, four_rows: None) -> Iterator[Served]:
     del four_rows
     with serve(settings) as client:
         yield client
-
-
-def test_the_time_of_a_row_is_measured_as_a_network_is_loaded(sized_bundles: Path) -> None:
-    """Sixty times the pixels take longer to decode, however busy the machine is."""
-    fast, slow = (
-        Runtime(Bundle.open(sized_bundles / name), device="cpu", threads=1) for name in (FAST, SLOW)
-    )
-    assert 0 < 4 * fast.core_s("decode") < slow.core_s("decode")
-
-
-def test_a_row_costs_the_time_that_it_takes() -> None:
-    """At least one row; the quickest encoder is the unit where it is slower than a row."""
-    times = {("quick", "encode"): ROW_S / 3, ("quick", "decode"): ROW_S / 50}
-    large = {("large", "encode"): 1.5 * ROW_S, ("large", "decode"): 3.5 * ROW_S}
-    assert [1, 1, 1, 3] == list(row_prices(times | large).values())
-    assert [1, 2] == list(row_prices(large).values())
-    assert {("gpu", "encode"): 1} == row_prices({("gpu", "encode"): 0.0})
 
 
 def test_drawing_with_a_large_network_costs_a_key_more(client: Served) -> None:

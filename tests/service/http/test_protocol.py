@@ -113,12 +113,6 @@ def test_who_offers_an_upgrade_is_answered_as_others(
     assert 2 == answer.count(b"HTTP/1.1 200")
 
 
-def test_many_offers_in_a_row_are_answered() -> None:
-    """As many as there are, on one connection."""
-    answer = asyncio.run(exchange([WITH_LENGTH % OFFER * 50 + LAST]))
-    assert 50 == answer.count(b"/echo got hello.")
-
-
 @pytest.mark.parametrize("line", [b"CONNECT x:443 HTTP/1.1", b"no HTTP"])
 def test_what_is_no_request_is_refused(line: bytes) -> None:
     """With a 400, and the connection is closed."""
@@ -135,17 +129,6 @@ def test_a_head_that_stalls_is_answered_with_408(sent: bytes) -> None:
     answer = asyncio.run(exchange([sent], upload_timeout_s=0.2))
     assert b"HTTP/1.1 408 Request Timeout" in answer
     assert b"connection: close" in answer
-
-
-def test_a_connection_without_a_request_is_closed() -> None:
-    """Nothing was asked, and nothing is answered."""
-    assert b"" == asyncio.run(exchange([b""], upload_timeout_s=0.2))
-
-
-def test_a_body_that_is_still_awaited_is_not_cut_off() -> None:
-    """Its reader has a time limit of its own."""
-    pieces = [WITH_LENGTH[:-5] % b"", *[b"%c" % one for one in b"hello"], LAST]
-    assert b"/echo got hello." in asyncio.run(exchange(pieces, upload_timeout_s=0.05))
 
 
 def test_a_request_on_its_way_is_answered_while_the_server_ends() -> None:
@@ -302,46 +285,6 @@ def test_thousands_of_requests_in_a_row_wait_outside(offer: bytes) -> None:
     assert 0 < most < 500
 
 
-def test_who_leaves_with_requests_in_a_row_has_left_all_of_them() -> None:
-    """The request that is being answered hears of it, though others came after it."""
-    heard = asyncio.Event()
-
-    async def wait(_scope: Any, receive: Any, _send: Any) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        heard.set()
-
-    async def ask() -> None:
-        async with connected(wait) as (server, _, writer):
-            writer.write((WITH_LENGTH % b"") * 3)
-            await until(lambda: bool(server.server_state.tasks))
-            writer.transport.abort()
-            await asyncio.wait_for(heard.wait(), 10)
-            await until(lambda: not server.server_state.tasks)
-
-    asyncio.run(ask())
-
-
-def test_empty_lines_do_not_keep_a_connection() -> None:
-    """An idle connection ends in its time, whatever empty lines arrive."""
-    good = LAST.replace(b"close", b"keep-alive")
-
-    async def send() -> bytes:
-        async with connected(keep_alive_s=0.2) as (_server, reader, writer):
-            writer.write(good)
-            answer = asyncio.create_task(read_all(reader))
-            with suppress(ConnectionError):
-                while not answer.done():
-                    writer.write(b"\r\n")
-                    await asyncio.sleep(0.02)
-            return await answer
-
-    async def limited() -> bytes:
-        return await asyncio.wait_for(send(), 10)
-
-    assert [200] == statuses(asyncio.run(limited()))
-
-
 @pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
 @pytest.mark.parametrize("parts", [1, 400], ids=["in one", "in parts"])
 def test_an_answer_that_is_not_taken_ends_its_connection(connection: bytes, parts: int) -> None:
@@ -388,28 +331,6 @@ def test_forwarded_addresses_are_addresses(sent: bytes, *, kept: bool) -> None:
     assert kept == (b"x-forwarded-for" in dict(seen))
 
 
-def test_what_is_sent_is_awaited_until_the_client_has_taken_it() -> None:
-    """An app may count an answer as held while `send` waits."""
-    taken = asyncio.Event()
-
-    async def answer_at_length(_scope: Any, _receive: Any, send: Any) -> None:
-        body = bytes(20_000_000)
-        length = (b"content-length", str(len(body)).encode())
-        await send({"type": "http.response.start", "status": 200, "headers": [length]})
-        await send({"type": "http.response.body", "body": body})
-        taken.set()
-
-    async def ask() -> None:
-        async with connected(answer_at_length) as (_server, reader, writer):
-            writer.write(LAST)
-            await asyncio.sleep(0.5)
-            assert not taken.is_set()
-            assert len(await read_all(reader)) > 20_000_000
-            await asyncio.wait_for(taken.wait(), 10)
-
-    asyncio.run(ask())
-
-
 @pytest.mark.parametrize("parts", [1, 3])
 def test_a_refusal_reaches_a_client_that_still_sends(parts: int) -> None:
     """It may send its request after the answer, in several parts, and then read."""
@@ -430,49 +351,6 @@ def test_a_refusal_reaches_a_client_that_still_sends(parts: int) -> None:
             return statuses(answer)
 
     assert [400] == asyncio.run(ask())
-
-
-def test_an_app_may_answer_a_request_whose_body_was_refused() -> None:
-    """The client gets the refusal alone."""
-    seen: list[object] = []
-
-    async def late(_scope: Any, _receive: Any, send: Any) -> None:
-        await asyncio.sleep(0.2)
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-            await send({"type": "http.response.body", "body": b"late"})
-        except RuntimeError as error:
-            seen.append(error)
-        seen.append("done")
-
-    async def ask() -> list[int]:
-        async with connected(late) as (_server, reader, writer):
-            writer.write(CHUNKED.partition(b"3\r\n")[0] % b"" + b"no length\r\n")
-            answer = await read_all(reader)
-            await until(lambda: "done" in seen)
-            return statuses(answer)
-
-    assert [400] == asyncio.run(ask())
-    assert ["done"] == seen
-
-
-def test_a_refused_client_that_sends_on_and_on_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a moment, however much it sends."""
-    monkeypatch.setattr("service.http.protocol.LINGER_S", 0.3)
-
-    async def ask() -> None:
-        async with connected() as (server, _reader, writer):
-            _reader, refused = await asyncio.open_connection(*writer.get_extra_info("peername"))
-            refused.write(b"no HTTP\r\n\r\n")
-            with suppress(ConnectionError):
-                for _ in range(1_000):
-                    refused.write(b"x" * 100)
-                    await refused.drain()
-                    await asyncio.sleep(0.01)
-            assert refused.is_closing()
-            await until(lambda: 1 == len(server.server_state.connections))
-
-    asyncio.run(ask())
 
 
 async def open_from(address: str, target: tuple[str, int]) -> Stream:
@@ -533,18 +411,3 @@ def test_a_connection_whose_request_is_answered_is_not_ended_for_others() -> Non
             return [other, *await asyncio.gather(*answers)]
 
     assert [[200], *[[200, 200]] * 4] == asyncio.run(ask())
-
-
-@pytest.mark.parametrize("version", [b"0.9", b"2.0", b"3.7"])
-def test_other_versions_of_http_are_refused(version: bytes) -> None:
-    """A request line may name HTTP/1.0 or HTTP/1.1."""
-    answer = asyncio.run(exchange([b"GET / HTTP/%b\r\nHost: x\r\n\r\n" % version]))
-    assert [400] == statuses(answer)
-
-
-def test_a_head_of_too_many_headers_is_refused_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Also where it arrives at once and is complete."""
-    head = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * (MAX_HEADERS + 1) + b"\r\n"
-    with caplog.at_level("INFO"):
-        assert [431] == statuses(asyncio.run(exchange([head])))
-    assert 1 == caplog.messages.count("refused: the head of the request is too long")

@@ -139,17 +139,6 @@ def test_a_drawing_is_charged_for_the_time_that_it_takes(settings: Settings) -> 
     assert int(refused.headers["retry-after"]) > 20 * 3600
 
 
-@pytest.mark.usefixtures("a_row_is_a_microsecond")
-def test_an_answer_in_json_is_charged_for_the_time_that_it_takes(settings: Settings) -> None:
-    """A trace is one row. Writing its megabyte of JSON is charged apart."""
-    tensor = {"name": "images", "datatype": "FP32", "shape": [1, 1, 28, 28], "data": [0.5] * 784}
-    with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=2) as client:
-        traced = client.post(f"/v2/models/{MODEL}.routing/infer", json={"inputs": [tensor]})
-        refused = client.get("/models")
-    assert [200, 429] == [traced.status_code, refused.status_code]
-    assert int(refused.headers["retry-after"]) > 2 * 3600
-
-
 def test_a_full_queue_costs_nothing(settings: Settings) -> None:
     """What the service refuses by itself leaves the caller the row that it has not computed."""
     with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=3) as client:

@@ -58,17 +58,6 @@ def test_a_malformed_id_is_replaced(sent: str | bytes, client: TestClient) -> No
     assert given.isalnum()
 
 
-def test_every_request_has_an_id_of_its_own(client: TestClient) -> None:
-    """Without one of their own, requests get different ids."""
-    assert 20 == len({client.get("/livez").headers[ID] for _ in range(20)})
-
-
-def test_a_problem_carries_the_id_that_was_sent(client: TestClient) -> None:
-    """Header and body of a problem have the sender's id."""
-    answer = client.get("/models/emnist", headers={ID: "mine"})
-    assert ("mine", "mine") == (answer.headers[ID], answer.json()["request_id"])
-
-
 def test_a_failure_of_the_service_is_a_problem(
     broken: TestClient, digits: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -81,13 +70,6 @@ def test_a_failure_of_the_service_is_a_problem(
     assert "secret" not in answer.text
     assert "Traceback" not in answer.text
     assert "the secret of the" in caplog.text
-
-
-def test_the_service_survives_its_failures(broken: TestClient, digits: list[bytes]) -> None:
-    """After a failure, other requests are answered."""
-    broken.post("/reconstruct", files={"file": digits[7]})
-    assert 200 == broken.get("/models").status_code
-    assert 422 == broken.post("/reconstruct?scale=0", files={"file": digits[7]}).status_code
 
 
 def test_an_unforeseen_failure_is_logged_under_its_id(

@@ -23,12 +23,6 @@ def test_a_list_has_all_its_values_and_others_the_last(
     assert ([3, 5], [0.0]) == (answer["dims"], answer["deltas"])
 
 
-@pytest.mark.parametrize("path", ["/models/reload", "/samples/4.png?label=3&dataset=nowhere"])
-def test_the_path_is_read_with_the_query(path: str, client: TestClient) -> None:
-    """Both are checked by one model."""
-    assert client.get(path).status_code in (404, 422)
-
-
 @pytest.mark.parametrize(
     "path",
     [

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import base64
 import json
-import tempfile
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +9,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.http import uploads
-from service.settings import Settings
-from tests.serving import serve
 
 Predictions = list[dict[str, Any]]
 JSON = {"content-type": "application/json"}
@@ -43,11 +39,6 @@ def expected(client: TestClient, digits: list[bytes]) -> Predictions:
         predictions(client, content=digit, headers={"content-type": "image/png"})[0]
         for digit in digits
     ]
-
-
-def test_digits_have_predictions_of_their_own(expected: Predictions) -> None:
-    """No two digits get the same lengths, so that a mix-up would show in the tests below."""
-    assert 10 == len({tuple(prediction["lengths"]) for prediction in expected})
 
 
 Send = Callable[[bytes], dict[str, Any]]
@@ -178,15 +169,6 @@ def test_too_many_images_are_refused(count: int, client: TestClient, digits: lis
         assert (413, "too-large", None) == refusal(client, **sent)
 
 
-def test_as_many_data_urls_as_pictures_are_taken(
-    client: TestClient, digits: list[bytes], expected: Predictions
-) -> None:
-    """The comma in each is not taken for another picture."""
-    images = [f"data:image/png;base64,{text(digit)}" for digit in digits[:5]]
-    found = predictions(client, json={"images": images})
-    assert [one["label"] for one in expected[:5]] == [one["label"] for one in found]
-
-
 @pytest.mark.parametrize("values", ['{"images": [%s]}', "[%s]", '{"image": [%s]}'])
 def test_a_body_of_many_small_values_is_not_parsed(
     values: str, client: TestClient, monkeypatch: pytest.MonkeyPatch
@@ -224,38 +206,3 @@ def test_a_broken_form_is_refused(body: bytes, client: TestClient) -> None:
     """Multipart that cannot be parsed is a malformed request."""
     status, slug, _ = refusal(client, content=body, headers=FORM)
     assert (400, "malformed-request") == (status, slug)
-
-
-def test_a_large_form_needs_no_file(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are kept in memory: where no file can be written, they are read all the same."""
-    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    with serve(settings, max_body_bytes=3_000_000) as client:
-        refused = refusal(client, files={"file": bytes(2_000_000)})
-    assert (415, "unsupported-format", None) == refused
-
-
-@pytest.mark.parametrize(("size", "here"), [(100, True), (120_000, False)])
-def test_a_large_json_body_is_parsed_off_the_event_loop(
-    size: int, client: TestClient, monkeypatch: pytest.MonkeyPatch, *, here: bool
-) -> None:
-    """Twenty megabytes take a tenth of a second, in which nobody else would be answered."""
-    threads = []
-    real = uploads.from_json
-
-    def parse(body: bytes) -> Any:
-        threads.append(threading.current_thread().name)
-        return real(body)
-
-    monkeypatch.setattr(uploads, "from_json", parse)
-    refusal(client, json={"image": text(bytes(size))})
-    (thread,) = threads
-    assert here == ("portal" in thread)
-
-
-def test_long_base64_is_decoded_in_pieces_and_put_together(client: TestClient) -> None:
-    """Other threads run in between; the bytes are the same."""
-    picture = bytes(range(256)) * 2000
-    assert picture == uploads.decode_base64(text(picture))
-    assert (400, "malformed-request", "image") == refusal(
-        client, json={"image": text(bytes(120_000)) + "!"}
-    )

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
-import threading
-import weakref
 
 import pytest
 
@@ -26,18 +23,6 @@ async def test_each_caller_gets_its_own_rows_in_order() -> None:
     async with batching(Gate(is_open=True)) as batcher:
         calls = [start(batcher, i, i + 100) for i in range(20)]
         assert [[2 * i, 2 * i + 200] for i in range(20)] == await rows_of(*calls)
-
-
-async def test_what_waits_goes_together_when_the_thread_is_free() -> None:
-    """The first row starts at once; those that come meanwhile form the next batch."""
-    gate = Gate()
-    async with batching(gate) as batcher:
-        calls = [start(batcher, 1)]
-        await gate.running()
-        calls += [start(batcher, row) for row in (2, 3, 4)]
-        gate.let(2)
-        await rows_of(*calls)
-    assert [[1], [2, 3, 4]] == gate.batches
 
 
 async def test_large_calls_are_split_and_batches_are_filled() -> None:
@@ -122,14 +107,6 @@ async def test_a_bad_row_fails_alone(position: int) -> None:
     assert [[2 * row] for row in rows if row != position + 1] == results
 
 
-async def test_a_bad_row_leaves_the_others_of_its_caller() -> None:
-    """The exception stands in its place, also where the rows are those of several batches."""
-    async with batching(Gate(is_open=True)) as batcher:
-        ((*before, error, last),) = await rows_of(start(batcher, 1, 2, 3, 4, 5, "poison", 7))
-    assert [2, 4, 6, 8, 10, 14] == [*before, last]
-    assert isinstance(error, ValueError)
-
-
 async def measured(batcher: Batcher, gate: Gate, clock: Clock, seconds: float) -> None:
     """Let a batch take some seconds."""
     call = start(batcher, 0)
@@ -188,18 +165,6 @@ async def test_one_slow_batch_does_not_keep_all_out() -> None:
     assert [DeadlineExceeded] * 3 + [Results] * 2 == outcomes
 
 
-async def test_few_rows_are_expected_to_take_less_than_the_last_batch() -> None:
-    """After a full batch, a lone request of little time is computed on an idle service."""
-    gate, clock = Gate(), Clock()
-    async with batching(gate, clock=clock) as batcher:
-        call = start(batcher, 1, 2, 3, 4)
-        await gate.running()
-        clock.now = 0.08
-        gate.let(2)
-        await call
-        assert [[10]] == await rows_of(start(batcher, 5, deadline=0.13))
-
-
 async def test_a_batch_has_as_many_rows_as_may_take_its_time() -> None:
     """By the seconds of the last one: who comes next need not wait for a whole large request."""
     gate, clock = Gate(), Clock()
@@ -211,52 +176,6 @@ async def test_a_batch_has_as_many_rows_as_may_take_its_time() -> None:
         await call
         assert [[10, 12, 14, 16]] == await rows_of(start(batcher, 5, 6, 7, 8))
     assert [[1, 2, 3, 4], [5, 6, 7], [8]] == gate.batches
-
-
-async def test_results_say_how_long_they_waited_and_were_computed() -> None:
-    """Waiting ends when the first row is in a batch, and computing with the last result."""
-    gate, clock = Gate(), Clock()
-    async with batching(gate, max_rows=2, clock=clock) as batcher:
-        first = start(batcher, 0)
-        await gate.running()
-        second = start(batcher, 1, 2, 3)
-        clock.now = 5.0
-        gate.let()
-        await first
-        for _ in range(2):
-            await gate.running()
-            clock.now += 1.0
-            gate.let()
-        assert Results([2, 4, 6], waited_s=5.0, computed_s=2.0, own_s=2.0) == await second
-
-
-async def test_a_batch_is_reported_with_its_padding() -> None:
-    """The queue says how far a batch is filled up; the report says so too."""
-    reports: list[BatchReport] = []
-    clock, gate = Clock(), Gate()
-    queue = Queue(gate, 8, lambda rows: 8 - rows)
-    batcher = Batcher({"q": queue}, clock=clock, on_batch=reports.append)
-    await asyncio.gather(start(batcher, 1, 2, 3), advance(gate, clock, 2.0))
-    assert batcher.close(PATIENCE_S)
-    assert [BatchReport("q", 3, 2.0, 5)] == reports
-
-
-async def advance(gate: Gate, clock: Clock, seconds: float) -> None:
-    await gate.running()
-    clock.now += seconds
-    gate.let()
-
-
-async def test_a_batch_that_is_computed_can_be_watched() -> None:
-    """How long it has taken so far; nothing when there is none."""
-    gate, clock = Gate(), Clock()
-    async with batching(gate, clock=clock) as batcher:
-        assert 0.0 == batcher.running_s
-        start(batcher, 1)
-        await gate.running()
-        clock.now = 3.0
-        assert 3.0 == batcher.running_s
-    assert 0.0 == batcher.running_s
 
 
 # The end
@@ -273,18 +192,6 @@ async def test_closing_finishes_what_was_accepted_and_refuses_the_rest() -> None
         with pytest.raises(Closed):
             start(batcher, 0)
         assert [[2 * row] for row in range(12)] == await rows_of(*calls)
-
-
-async def test_closing_waits_no_longer_than_it_is_told() -> None:
-    """A function that does not return is reported, not waited for."""
-    gate = Gate()
-    async with batching(gate) as batcher:
-        call = start(batcher, 1)
-        await gate.running()
-        assert not batcher.close(0.01)
-        gate.let()
-        await call
-        assert batcher.close(PATIENCE_S)
 
 
 async def test_a_lost_batcher_answers_everybody_and_is_told() -> None:
@@ -317,40 +224,3 @@ async def test_a_batch_that_cannot_be_counted_ends_nothing(
     assert batcher.close(PATIENCE_S)
     assert [] == told
     assert 2 == caplog.text.count("a batch was not counted")
-
-
-async def test_nothing_outlives_its_use() -> None:
-    """Rows go with their results, and the function goes with the batcher, without a collector."""
-
-    class Row:
-        pass
-
-    gc.disable()
-    try:
-        gate = Gate(list, is_open=True)
-        batcher = Batcher({"q": Queue(gate, 4)})
-        row = Row()
-        await start(batcher, row)
-        gate.batches.clear()
-        await rows_of(start(batcher, 1))  # the thread has freed the first batch
-        left = [weakref.ref(one) for one in (row, gate, batcher)]
-        assert batcher.close(PATIENCE_S)
-        del row, gate, batcher
-        assert [None, None, None] == [reference() for reference in left]
-    finally:
-        gc.enable()
-
-
-async def test_what_the_preparations_raise_is_raised_by_the_constructor() -> None:
-    """And no thread is left."""
-    workers: list[threading.Thread] = []
-
-    def fail() -> None:
-        workers.append(threading.current_thread())
-        raise OSError("the device is missing")
-
-    with pytest.raises(OSError, match="missing"):
-        Batcher({"q": Queue(Gate(), 1)}, warm_up=fail)
-    (worker,) = workers
-    worker.join(PATIENCE_S)
-    assert not worker.is_alive()

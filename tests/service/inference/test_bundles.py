@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from model.bundle import CARD, MANIFEST, WEIGHTS
+from model.bundle import MANIFEST, WEIGHTS
 from service.inference.bundles import NothingToServe, ReloadRefused, load_runtimes
 from service.pictures import SAMPLES
 from service.settings import Settings
@@ -95,25 +95,6 @@ def test_a_broken_bundle_is_named_and_left_out(
     assert reason in message
 
 
-def test_all_sound_bundles_are_loaded(add_bundle: Callable[[str], Path], tmp_path: Path) -> None:
-    """Every folder with a manifest is a bundle; others are not looked at."""
-    add_bundle("mnist")
-    add_bundle("mnist-compact")
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / CARD).write_text("no bundle")
-    runtimes = load_runtimes(settings(tmp_path))
-    assert {"mnist", "mnist-compact"} == runtimes.keys()
-    for name, runtime in runtimes.items():
-        assert name == runtime.bundle.manifest.name
-
-
-def test_hidden_folders_are_no_bundles(add_bundle: Callable[[str], Path], tmp_path: Path) -> None:
-    """What `mv bundles/mnist bundles/.old` has put away is not loaded under its old name."""
-    add_bundle("mnist")
-    add_bundle("two").rename(tmp_path / ".old")
-    assert {"mnist"} == load_runtimes(settings(tmp_path)).keys()
-
-
 def test_only_named_bundles_are_loaded(add_bundle: Callable[[str], Path], tmp_path: Path) -> None:
     """With a list of models, other folders are not loaded."""
     add_bundle("mnist")
@@ -155,16 +136,6 @@ def test_a_single_bundle_is_the_default(add_bundle: Callable[[str], Path], tmp_p
     add_bundle("letters")
     with pytest.raises(NothingToServe, match="one of letters, shapes"):
         load_runtimes(plain)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [(".", r"\(none\) of"), ("nowhere", "there is no folder of bundles .*nowhere")],
-)
-def test_nothing_is_served_from_an_empty_folder(name: str, expected: str, tmp_path: Path) -> None:
-    """Nor from none; the message names it."""
-    with pytest.raises(NothingToServe, match=expected):
-        load_runtimes(settings(tmp_path / name))
 
 
 def test_nothing_is_served_if_the_default_bundle_is_broken(

@@ -86,15 +86,6 @@ async def test_the_loop_is_free_while_a_network_works(bundle_path: Path, images:
     assert engine.close(PATIENCE_S)
 
 
-async def test_one_thread_owns_a_network_that_needs_it(
-    engine: Engine, watched: Watched, images: Floats
-) -> None:
-    """The one that has warmed it up, which is not the event loop's."""
-    await ask(engine).encode(images)
-    assert 1 == len(watched.gate.threads)
-    assert threading.get_ident() not in watched.gate.threads
-
-
 async def test_others_go_between_the_rows_of_a_large_request(
     engine: Engine, images: Floats
 ) -> None:
@@ -109,13 +100,6 @@ async def test_others_go_between_the_rows_of_a_large_request(
     await asyncio.sleep(0)
     await asyncio.gather(large, encode(1, "small"))
     assert ["small", "large"] == order
-
-
-async def test_a_bad_image_fails_alone(engine: Engine, images: Floats) -> None:
-    """A problem stands in its place, and the others get their encodings."""
-    bad = np.ones_like(images[0])
-    encodings = await ask(engine).encode([images[0], bad, images[1]])
-    assert [Encoding, Problem, Encoding] == [type(one) for one in encodings]
 
 
 async def test_nan_is_no_answer(engine: Engine, images: Floats) -> None:

@@ -71,12 +71,6 @@ def test_what_a_header_announces_is_refused_without_a_process(
     assert 0 == preparation.fork_server.pid
 
 
-def test_the_longest_side_is_taken(preparation: DecodePools) -> None:
-    """A row of as many pixels as a side may have."""
-    (found,) = prepare(preparation, png(MAX_SIDE, 1))
-    assert isinstance(found, Prepared)
-
-
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -163,19 +157,6 @@ def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: Dec
         return len([one for one in outcomes if isinstance(one, Busy)])
 
     assert 1 == asyncio.run(scenario())
-
-
-def test_what_is_longer_than_its_time_limit_is_given_up(preparation: DecodePools) -> None:
-    """Its process is killed, and the next picture has another."""
-
-    async def scenario() -> Prepared | Problem:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await preparation.decode([progressive_jpeg(5_000, MAX_SCANS)], FRAME)
-        (found,) = await preparation.decode([webp(1_001)], FRAME)
-        return found
-
-    assert isinstance(asyncio.run(scenario()), Prepared)
 
 
 def test_a_picture_whose_process_is_killed_is_not_refused(preparation: DecodePools) -> None:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from model.bundle import Manifest
-from model.preprocess import Fit, Prepared
+from model.preprocess import Prepared
 from model.runtime import Runtime
 from service.errors import MalformedRequest, UnsupportedFormat
 from service.pictures import ImageSpec
@@ -32,18 +32,6 @@ def frame_of(manifest: Manifest) -> ImageSpec:
     return ImageSpec(manifest.image_shape, manifest.preprocess)
 
 
-@pytest.fixture
-def enlarged(digits: list[bytes]) -> list[bytes]:
-    """Digits as pictures of another size than the network's."""
-
-    def enlarge(digit: bytes) -> bytes:
-        file = io.BytesIO()
-        Image.open(io.BytesIO(digit)).resize((56, 56)).save(file, "PNG")
-        return file.getvalue()
-
-    return [enlarge(digit) for digit in digits]
-
-
 def test_problems_keep_their_places(
     preparation: DecodePools, manifest: Manifest, digits: list[bytes]
 ) -> None:
@@ -52,26 +40,6 @@ def test_problems_keep_their_places(
     prepared = asyncio.run(preparation.decode(uploads, frame_of(manifest)))
     expected = [Prepared, UnsupportedFormat, MalformedRequest]
     assert expected == [type(one) for one in prepared]
-
-
-@pytest.mark.parametrize("fit", ["auto", "none"])
-def test_what_is_quick_needs_no_process(fit: Fit, manifest: Manifest, digits: list[bytes]) -> None:
-    """A picture in the network's size that is taken as it is; the pool could not be started."""
-    without = DecodePools(max_pixels=5_000_000, processes=2)
-    frame = frame_of(manifest)._replace(fit=fit)
-    prepared = asyncio.run(without.decode(digits, frame))
-    assert 10 == len([one for one in prepared if isinstance(one, Prepared)])
-    assert 0 == without.fork_server.pid
-
-
-@pytest.mark.parametrize(("picture", "fit"), [("digits", "digit"), ("enlarged", "auto")])
-def test_what_takes_longer_has_a_process(
-    picture: str, fit: Fit, preparation: DecodePools, request: pytest.FixtureRequest
-) -> None:
-    """A picture whose strokes are looked for, or of another size."""
-    (content, *_) = request.getfixturevalue(picture)
-    asyncio.run(preparation.decode([content], ImageSpec((1, 28, 28), "digit", fit)))
-    assert preparation.fork_server.pid
 
 
 @pytest.mark.parametrize("picture_format", ["JPEG", "PNG"])
@@ -87,59 +55,3 @@ def test_the_box_is_in_pixels_of_the_file(
     assert isinstance(prepared, Prepared)
     assert prepared.box is not None
     assert pytest.approx((1600, 400, 1760, 1200), abs=12) == tuple(prepared.box)
-
-
-def test_requests_take_turns(
-    preparation: DecodePools, manifest: Manifest, enlarged: list[bytes]
-) -> None:
-    """Who sends many pictures has as many at work as there are processes."""
-    done = []
-
-    async def prepare(name: str, uploads: list[bytes]) -> None:
-        await preparation.decode(uploads, frame_of(manifest))
-        done.append(name)
-
-    async def scenario() -> None:
-        many = asyncio.create_task(prepare("many", 10 * enlarged))
-        await asyncio.sleep(0)
-        await asyncio.gather(many, prepare("one", enlarged[:1]))
-
-    asyncio.run(scenario())
-    assert ["one", "many"] == done
-
-
-def test_many_quick_pictures_do_not_hold_up_the_event_loop(
-    preparation: DecodePools, manifest: Manifest, digits: list[bytes]
-) -> None:
-    """Each takes a twentieth of a millisecond; others have their turn after every second one."""
-
-    async def scenario() -> int:
-        turns = 0
-        job = asyncio.create_task(preparation.decode(5 * digits, frame_of(manifest)))
-        while not job.done():
-            await asyncio.sleep(0)
-            turns += 1
-        return turns
-
-    assert 25 <= asyncio.run(scenario())
-
-
-def test_many_headers_do_not_hold_up_the_event_loop(
-    preparation: DecodePools, manifest: Manifest
-) -> None:
-    """A JPEG of many segments takes half a millisecond; others have their turn after four.
-
-    That is so with several requests too.
-    """
-    stub = b"\xff\xd8" + b"\xff\xfe\0\2" * 499
-
-    async def scenario() -> int:
-        turns = 0
-        checks = (preparation.weigh([stub] * 40, frame_of(manifest)) for _ in range(3))
-        job = asyncio.gather(*checks)
-        while not job.done():
-            await asyncio.sleep(0)
-            turns += 1
-        return turns
-
-    assert 30 <= asyncio.run(scenario())

@@ -85,16 +85,6 @@ async def test_a_function_runs_in_a_process_that_stays() -> None:
 
 
 @scenario
-async def test_what_the_function_raises_is_raised_here() -> None:
-    """And its process stays."""
-    async with opened() as (pool, _):
-        pid = await pool.run(AMPLE_S, os.getpid)
-        with pytest.raises(RuntimeError, match="ValueError: invalid literal"):
-            await pool.run(AMPLE_S, int, "seven")
-        assert pid == await pool.run(AMPLE_S, os.getpid)
-
-
-@scenario
 async def test_a_process_is_killed_at_the_deadline() -> None:
     """Whatever it does, and another takes its place at once."""
     async with opened() as (pool, _):
@@ -125,15 +115,6 @@ async def test_a_process_may_take_so_much_memory() -> None:
         assert 10**7 == len(await pool.run(AMPLE_S, bytearray, 10**7))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="proc(5)")
-@scenario
-async def test_a_machine_without_memory_ends_it_first() -> None:
-    """Not the worker, which answers others."""
-    async with opened() as (pool, _):
-        score = await pool.run(AMPLE_S, eval, "open('/proc/self/oom_score_adj').read()")
-    assert "1000" == score.strip()
-
-
 @pytest.mark.parametrize("end", [(os.abort,), (os._exit, 0)], ids=["abort", "exit"])
 def test_a_crash_is_nobody_else_s(end: Any) -> None:
     """Not the neighbour's, whose task runs meanwhile, nor the next task's."""
@@ -161,21 +142,6 @@ async def test_a_process_that_is_killed_is_not_its_task_s_fault() -> None:
 
 
 @scenario
-async def test_callers_take_turns() -> None:
-    """One task of another caller does not wait for all of a caller of many."""
-    async with opened() as (pool, _):
-        ended = list[str]()
-
-        async def ask(owner: str) -> None:
-            with claimed(owner):
-                await pool.run(AMPLE_S, time.sleep, 0.05)
-            ended.append(owner)
-
-        await asyncio.gather(*(asyncio.create_task(ask(owner)) for owner in "aaaab"))
-        assert "b" in ended[:3]
-
-
-@scenario
 async def test_a_task_is_charged_for_its_cpu_time() -> None:
     """Not for the time that it sleeps, as it does while the machine is busy with others."""
     async with opened() as (pool, _):
@@ -184,15 +150,6 @@ async def test_a_task_is_charged_for_its_cpu_time() -> None:
             assert 0.2 > claim.cpu_s
             await pool.run(AMPLE_S, burn, 0.3)
             assert 0.3 <= claim.cpu_s
-
-
-@scenario
-async def test_a_task_that_ends_its_process_is_charged_for_all_that_it_may_take() -> None:
-    """Its own word is lost with it; but never for more time than has passed."""
-    async with opened() as (pool, _):
-        with claimed() as claim, pytest.raises(Crashed):
-            await pool.run(0.1, burn, 3600)
-        assert 0.1 == pytest.approx(claim.cpu_s)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl(2)")
@@ -207,16 +164,6 @@ async def test_a_lost_fork_server_is_replaced() -> None:
         with pytest.raises(Unavailable):
             await running
         await until_gone(parent, idle)
-        assert idle != await pool.run(AMPLE_S, os.getpid)
-
-
-@scenario
-async def test_a_process_that_was_killed_while_idle_takes_no_task() -> None:
-    """As one is where a machine has no memory left: the next task has another."""
-    async with opened() as (pool, _):
-        idle = await pool.run(AMPLE_S, os.getpid)
-        os.kill(idle, signal.SIGKILL)
-        await until_gone(idle)
         assert idle != await pool.run(AMPLE_S, os.getpid)
 
 
@@ -250,51 +197,6 @@ def test_the_answer_of_a_process_in_bad_hands_is_only_read(content: bytes) -> No
             assert 1 == await pool.run(AMPLE_S, int, "1")
 
     asyncio.run(ask())
-
-
-@scenario
-async def test_a_fork_that_fails_ends_no_other_process() -> None:
-    """What runs goes on; what needs a process is refused until there is one."""
-    fork_server = ForkServer("tests.service.pool.crowded", memory_bytes=200_000_000)
-    pool = Pool(fork_server, processes=2, limit=10)
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            first = await pool.run(AMPLE_S, os.getpid)
-            neighbour = asyncio.create_task(pool.run(AMPLE_S, eval, "__import__('time').sleep(.5)"))
-            await asyncio.sleep(0)
-            with pytest.raises(Unavailable, match="cannot be started"):
-                await pool.run(AMPLE_S, os.getpid)
-            assert await neighbour is None
-            neighbour = asyncio.create_task(pool.run(AMPLE_S, eval, "__import__('time').sleep(.5)"))
-            await asyncio.sleep(0)
-            assert first != await pool.run(AMPLE_S, os.getpid)
-            await neighbour
-    finally:
-        pool.close()
-
-
-@scenario
-async def test_signals_to_all_processes_leave_it_alone() -> None:
-    """As systemd sends SIGTERM to each of a service, which goes on until it is drained."""
-    async with opened() as (pool, fork_server):
-        child = await pool.run(AMPLE_S, os.getpid)
-        for pid in (child, fork_server.pid):
-            for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                os.kill(pid, one)
-        assert child == await pool.run(AMPLE_S, os.getpid)
-
-
-@scenario
-async def test_closing_ends_all_processes() -> None:
-    """Also one that is stuck."""
-    async with opened(processes=2) as (pool, fork_server):
-        idle, parent = await pool.run(AMPLE_S, os.getpid), fork_server.pid
-        stuck = asyncio.create_task(pool.run(AMPLE_S, time.sleep, 3600))
-        await asyncio.sleep(0.1)
-        pool.close()
-        with pytest.raises(Unavailable):
-            await stuck
-        await until_gone(idle, parent)
 
 
 OWNER = """
@@ -331,14 +233,6 @@ def test_processes_that_decode_import_no_more_than_they_need() -> None:
     heavy = "{'onnxruntime', 'fastapi', 'pydantic', 'starlette', 'prometheus_client'}"
     loaded = f"[*{heavy} & set(__import__('sys').modules)]"
     assert [] == asyncio.run(evaluate(loaded, "service.pictures.spec"))
-
-
-@pytest.mark.parametrize("module", ["service.pictures.spec", "model.views.routing"])
-def test_fork_servers_have_no_threads(module: str) -> None:
-    """A process with threads cannot be forked safely."""
-    os = "__import__('os')"
-    threads = f"len({os}.listdir('/proc/' + str({os}.getppid()) + '/task'))"
-    assert 1 == asyncio.run(evaluate(threads, module))
 
 
 async def evaluate(expression: str, module: str) -> Any:
