@@ -97,7 +97,8 @@ def patch_workers(folder: Path, source: str) -> dict[str, str]:
     """The environment in which each worker first runs some lines, with `Runtime` at hand."""
     text = _IN_WORKERS + textwrap.indent(textwrap.dedent(source), "    ")
     (folder / "sitecustomize.py").write_text(text)
-    return {"PYTHONPATH": str(folder)}
+    others = os.environ.get("PYTHONPATH", "")
+    return {"PYTHONPATH": f"{folder}{os.pathsep}{others}" if others else str(folder)}
 
 
 class SlowStorage:

@@ -7,17 +7,18 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from itertools import cycle
 from typing import Any
 
-from tests.attack.cases import Case, Site
-from tests.attack.client import Report, start_client, stop_client
-from tests.attack.service import Service
-from tests.attack.wire import Outcome, exchange, request
+from tests.attack.service import Door, Service
+from tests.attack.wire import ATTACKER, Answer, Outcome, Target, exchange, request
+from tests.fire.generator import Seen, finish, quiet_client
 
+HONEST = frozenset({503, 504})
+"""Of 5xx, those that say what is so: come back later, and it took too long."""
 ATTACK_LIMIT_S = 45.0
 """Beyond its own seconds, what an attack may take before it is ended."""
 MEMORY_RETURNS_S = 15.0
@@ -27,88 +28,137 @@ MAX_MEMORY = 1.2
 MAX_REFUSED = 0.1
 """Of all well-behaved requests, those that may be refused once."""
 _NICENESS = 10
-_SAMPLE_S = 0.5
+
+
+@dataclass
+class Site:
+    """What one attack is given: where, for how long, and a place for what came of it."""
+
+    target: Target
+    service: Service
+    seconds: float
+    """How long an attack that repeats itself goes on."""
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+
+    async def send(self, data: bytes, *, source: str = ATTACKER, patience_s: float = 40) -> Answer:
+        """One exchange on a connection of its own; its outcome counts."""
+        answer = await exchange(self.target, data, source=source, patience_s=patience_s)
+        self.outcomes[answer.outcome] += 1
+        return answer
+
+    async def flood(self, requests: Sequence[bytes], *, connections: int = 4) -> None:
+        """Have so many clients send the requests in turn until the deadline.
+
+        A client that is refused waits a moment, as the attacker is to cost less than the service.
+        """
+        until = time.monotonic() + self.seconds
+
+        async def repeat(first: int) -> None:
+            for data in cycle([*requests[first:], *requests[:first]]):
+                answer = await self.send(data)
+                await asyncio.sleep(0.05 if answer.outcome == 200 else 0.2)
+                if time.monotonic() > until:
+                    return
+
+        await asyncio.gather(*(repeat(number % len(requests)) for number in range(connections)))
+
+
+Attack = Callable[[Site], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a well-behaved client is promised while others attack."""
+class Case:
+    """One attack, and what the service may say to it."""
 
-    p99_ms: float = 1_000
-    memory: bool = True
-    """Whether memory is judged."""
+    title: str
+    attack: Attack
+    allowed: Collection[Outcome] | None = None
+    """Nothing else; None: anything but a 5xx that is not HONEST."""
+    required: Collection[Outcome] = ()
+    """Each at least once."""
+    door: Door = "open"
+    short: bool = False
+    """Whether it is cheap enough for `make test`."""
+    alone: bool = False
+    """Whether `make test` does not run it next to other attacks."""
+    patient: bool = False
+    """Whether it waits for the service's timers: all such are run at once."""
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+        return "-".join("".join(one if one.isalnum() else " " for one in self.title).split())
+
+    def judge(self, outcomes: Counter[Outcome]) -> list[str]:
+        """What is wrong with the answers."""
+        dishonest = {one for one in outcomes if isinstance(one, int) and one >= 500} - HONEST
+        wrong = dishonest if self.allowed is None else set(outcomes) - set(self.allowed)
+        faults = [f"answered {one}" for one in sorted(wrong, key=str)]
+        return faults + [f"never {one}" for one in set(self.required) - set(outcomes)]
 
 
 @dataclass
 class Result:
     """What came of one attack."""
 
-    name: str
-    title: str
-    door: str
+    case: Case
     outcomes: Counter[Outcome]
-    client: Report
+    client: Seen
     before_mib: float
-    peak_mib: float
     after_mib: float
-    seconds: float
-    faults: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether all went as it should."""
-        return not self.faults
+    faults: list[str]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
         outcomes = {str(outcome): count for outcome, count in self.outcomes.items()}
-        return {**vars(self), "outcomes": outcomes, "client": vars(self.client), "ok": self.ok}
+        found = {"title": self.case.title, "outcomes": outcomes, "client": asdict(self.client)}
+        memory = {"before_mib": self.before_mib, "after_mib": self.after_mib}
+        return {**found, **memory, "faults": self.faults}
 
 
-def run(cases: Sequence[Case], service: Service, *, seconds: float, limits: Limits) -> list[Result]:
-    """Run attacks at once, next to one client; each has a result."""
-    before, logged, began = service.memory_mib(), service.log.stat().st_size, time.monotonic()
-    with sampled(service) as samples:
-        beside = None if cases[0].fatal else start_client(service.target)
-        sites = attack(cases, service, seconds)
-        time.sleep(0 if cases[0].fatal else 1)
-        seen = stop_client(beside) if beside else Report()
-    after = before if cases[0].fatal else memory_after(service, before)
-    shared = Result(
-        *("", "", "", Counter()), seen, before, max(samples), after, time.monotonic() - began
-    )
-    faults = judge(shared, service, logged, limits, fatal=cases[0].fatal)
+def run(
+    cases: Sequence[Case],
+    service: Service,
+    *,
+    seconds: float,
+    max_p99_ms: float = 1_000,
+    memory: bool = True,
+) -> list[Result]:
+    """Run attacks at once, next to one client; each has a result.
+
+    Args:
+        cases: the attacks.
+        service: that is attacked.
+        seconds: of an attack that repeats itself.
+        max_p99_ms: what the client is promised meanwhile.
+        memory: whether memory is judged.
+    """
+    before, logged = service.memory_mib(), service.log.stat().st_size
+    client = quiet_client(service.target)
+    sites = attack(cases, service, seconds)
+    time.sleep(1)
+    seen = finish(client)
+    after = memory_after(service, before) if memory else service.memory_mib()
+    shared = judge(seen, max_p99_ms)
+    shared += [f"{count} x {one}" for one, count in Counter(service.tracebacks(logged)).items()]
+    if not service.alive:
+        shared.append("the service ended")
+    if memory and after > MAX_MEMORY * before:
+        shared.append(f"memory {before:.0f} to {after:.0f} MiB")
     return [
-        replace(
-            shared,
-            name=case.name,
-            title=case.title,
-            door=case.door,
-            outcomes=site.outcomes,
-            faults=case.judge(site.outcomes) + faults,
-        )
+        Result(case, site.outcomes, seen, before, after, case.judge(site.outcomes) + shared)
         for case, site in zip(cases, sites, strict=True)
     ]
 
 
-def judge(
-    found: Result, service: Service, logged: int, limits: Limits, *, fatal: bool
-) -> list[str]:
-    """What is wrong with what others noticed, with the memory and with the log."""
-    traces = Counter(service.tracebacks(logged))
-    faults, seen = [f"{count} x {one}" for one, count in traces.items()], found.client
-    if fatal:
-        return faults
-    if not service.alive:
-        faults.append("the service ended")
-    asked = seen.answered + sum(seen.failures.values())
-    faults += [f"{count} of {asked} others: {what}" for what, count in seen.failures.items()]
-    if not seen.p99_ms < limits.p99_ms:  # nan is none
+def judge(seen: Seen, max_p99_ms: float) -> list[str]:
+    """What is wrong with what the well-behaved client saw."""
+    asked = seen.right + sum(seen.missed.values())
+    faults = [f"{count} of {asked} others: {what}" for what, count in seen.missed.items()]
+    if not seen.p99_ms < max_p99_ms:  # nan is none
         faults.append(f"p99 of others {seen.p99_ms:,.0f} ms")
     if seen.refused > MAX_REFUSED * asked:
         faults.append(f"{seen.refused} of {asked} others refused once")
-    if limits.memory and found.after_mib > MAX_MEMORY * found.before_mib:
-        faults.append(f"memory {found.before_mib:.0f} to {found.after_mib:.0f} MiB")
     return faults
 
 
@@ -116,16 +166,16 @@ def attack(cases: Sequence[Case], service: Service, seconds: float) -> list[Site
     """Run the attacks at once, on a thread that yields to the service and to its client."""
     sites = [Site(service.target, service, seconds) for _ in cases]
 
-    async def run_all() -> None:
-        async def bounded(case: Case, site: Site) -> None:
-            try:
-                async with asyncio.timeout(seconds + ATTACK_LIMIT_S):
-                    await case.attack(site)
-            except TimeoutError:
-                site.outcomes["not over in time"] += 1
-            except OSError as error:
-                site.outcomes[type(error).__name__] += 1
+    async def bounded(case: Case, site: Site) -> None:
+        try:
+            async with asyncio.timeout(seconds + ATTACK_LIMIT_S):
+                await case.attack(site)
+        except TimeoutError:
+            site.outcomes["not over in time"] += 1
+        except OSError as error:
+            site.outcomes[type(error).__name__] += 1
 
+    async def run_all() -> None:
         await asyncio.gather(*map(bounded, cases, sites))
 
     def yielding() -> None:
@@ -136,29 +186,11 @@ def attack(cases: Sequence[Case], service: Service, seconds: float) -> list[Site
     return sites
 
 
-@contextmanager
-def sampled(service: Service) -> Iterator[list[float]]:
-    """Within it, the list grows by the service's MiB twice a second."""
-    samples, over = [service.memory_mib()], threading.Event()
-
-    def sample() -> None:
-        while not over.wait(_SAMPLE_S):
-            samples.append(service.memory_mib())
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        over.set()
-        thread.join()
-
-
 def memory_after(service: Service, before: float) -> float:
     """Memory once it has returned to what it was, or the last of some seconds."""
     until = time.monotonic() + MEMORY_RETURNS_S
     while (now := service.memory_mib()) > MAX_MEMORY * before and time.monotonic() < until:
-        time.sleep(_SAMPLE_S)
+        time.sleep(0.5)
     return now
 
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from service.pictures import SAMPLES
 from tests.attack import files
-from tests.attack.wire import Target, exchange, request
+from tests.attack.wire import SEVEN, Target, exchange, request
 from tests.processes import SOURCE, descendants, free_port, nginx, running
 
 Door = Literal["open", "admin", "keys", "nginx", "grpc"]
@@ -63,14 +62,11 @@ class Service:
 
 
 @contextmanager
-def started(
-    door: Door, *, source: Path = ROOT, command: list[str] = SOURCE, **environment: str
-) -> Iterator[Service]:
+def started(door: Door, *, command: list[str] = SOURCE, **environment: str) -> Iterator[Service]:
     """Start a service as that door wants it, and stop it at the end.
 
     Args:
         door: where it is attacked.
-        source: the tree whose service it is.
         command: starts it.
         environment: further settings.
     """
@@ -81,7 +77,7 @@ def started(
         log = stack.enter_context((folder / "log").open("wb"))
         (temporary := folder / "tmp").mkdir()
         (bundles := folder / "bundles").mkdir()
-        for manifest in (source / "model" / "bundles").glob("*/manifest.json"):
+        for manifest in (ROOT / "model" / "bundles").glob("*/manifest.json"):
             (bundles / manifest.parent.name).symlink_to(manifest.parent)
         (proxy := folder / "nginx").mkdir()
         settings = {**_SETTINGS, **keys, **environment, "TMPDIR": str(temporary)}
@@ -89,13 +85,12 @@ def started(
         grpc_port = free_port() if door == "grpc" else 0
         settings["CAPSNET_GRPC_PORT"] = str(grpc_port)
         process, client = stack.enter_context(
-            running(lambda _: command, settings, cwd=source, stdout=log, stderr=log)
+            running(lambda _: command, settings, stdout=log, stderr=log)
         )
         port = client.base_url.port
         assert port
         if door == "nginx":
-            config = source / "docker" / "nginx.conf"
-            port = stack.enter_context(nginx(proxy, upstream=port, config=config)).base_url.port
+            port = stack.enter_context(nginx(proxy, upstream=port)).base_url.port
             assert port
         target, address = Target(port, key), f"127.0.0.1:{grpc_port}"
         yield Service(process.pid, target, temporary, bundles, folder / "log", address)
@@ -103,11 +98,10 @@ def started(
 
 async def warm_up(target: Target) -> None:
     """Use all that is loaded or allocated at first use, in both workers."""
-    seven = (SAMPLES / "7.png").read_bytes()
     drawn = ["Accept: image/png"]
     for path in ("/classify", "/routing", "/sweep", "/equivariance", "/segment"):
         headers = [] if path == "/classify" else drawn
-        data = request(path, seven, headers=headers, key=target.key)
+        data = request(path, SEVEN, headers=headers, key=target.key)
         await asyncio.gather(*(exchange(target, data) for _ in range(6)))
     large = request("/classify", files.square_png(3_400), key=target.key)
     await asyncio.gather(*(exchange(target, large) for _ in range(4)))
@@ -118,8 +112,3 @@ def _pss_kib(pid: int) -> int:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
         return int(re.findall(r"^Pss:\s+(\d+)", text, re.MULTILINE)[0])
     return 0
-
-
-def ended(pids: list[int]) -> bool:
-    """Whether none of these processes exists."""
-    return not any(Path(f"/proc/{pid}").exists() for pid in pids)

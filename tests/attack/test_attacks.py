@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import groupby
 
 import pytest
 
-from tests.attack import ALL
-from tests.attack.cases import Case
-from tests.attack.runner import Limits, run
+from tests.attack.__main__ import ALL
+from tests.attack.runner import Case, judge, run
 from tests.attack.service import Door, Service, started
+from tests.fire.generator import Seen
 
-SECONDS = 1
 FEW = {"CAPSNET_MODELS": '["mnist", "multimnist-attention"]'}
 """Bundles that the attacks need."""
-BESIDE_OTHER_TESTS = Limits(p99_ms=8_000, memory=False)
-"""Whose processes take the time and share the memory."""
-COSTLY = ("every-number", "long-row", "many-scans", "many-segments", "nothing", "photographs")
-"""Attacks that would keep the service from answering others in time."""
-
-
-def groups() -> list[list[Case]]:
-    """Attacks that are run at once, next to one client: those of a module and of a door."""
-    short = [one for one in ALL if one.short]
-    alone = [[one] for one in short if one.name in COSTLY]
-    cheap = sorted((one for one in short if one.name not in COSTLY), key=place)
-    return alone + [list(group) for _, group in groupby(cheap, place)]
-
-
-def place(case: Case) -> tuple[str, str]:
-    """The module and the door of an attack."""
-    return case.attack.__module__, case.door
-
-
-def name(cases: Sequence[Case]) -> str:
-    """That of an attack alone, or of the module of several."""
-    return cases[0].name if len(cases) == 1 else place(cases[0])[0].rpartition(".")[2]
+SHORT = [one for one in ALL if one.short]
+AT_ONCE = [list(found) for _, found in groupby(SHORT, lambda one: one.door)]
+GROUPS = [
+    *([case for case in group if not case.alone] for group in AT_ONCE),
+    *([case] for case in SHORT if case.alone),
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +38,27 @@ def service() -> Iterator[Callable[[Door], Service]]:
         yield give
 
 
-@pytest.mark.parametrize("cases", groups(), ids=name)
+@pytest.mark.parametrize("cases", GROUPS, ids=lambda cases: f"{cases[0].name} {len(cases)}")
 def test_others_are_served_beside_an_attack(
     cases: list[Case], service: Callable[[Door], Service]
 ) -> None:
-    """They get right answers, the attackers honest ones, and the log no traceback."""
-    door = service(cases[0].door)
-    results = run(cases, door, seconds=SECONDS, limits=BESIDE_OTHER_TESTS)
-    assert {} == {result.name: result.faults for result in results if result.faults}
+    """They get right answers, the attackers honest ones, and the log no traceback.
+
+    Other tests take the time and share the memory: the client may wait longer than it is promised.
+    """
+    results = run(cases, service(cases[0].door), seconds=1, max_p99_ms=8_000, memory=False)
+    assert {} == {result.case.name: result.faults for result in results if result.faults}
+
+
+async def nothing(_: object) -> None:
+    """No attack."""
+
+
+def test_what_is_wrong_is_told() -> None:
+    """A 5xx that is not honest, a status that is not allowed, a client that was not served."""
+    assert ["answered 500"] == Case("", nothing).judge(Counter({200: 5, 503: 1, 500: 1}))
+    assert ["answered 200"] == Case("", nothing, {401}).judge(Counter({401: 3, 200: 1}))
+    assert ["never 200"] == Case("", nothing, required={200}).judge(Counter({400: 1}))
+    seen = Seen(right=80, p99_ms=1_500, refused=10, missed={"504": 1})
+    told = ["1 of 81 others: 504", "p99 of others 1,500 ms", "10 of 81 others refused once"]
+    assert told == judge(seen, 1_000)

@@ -1,4 +1,4 @@
-"""The manifests in deploy/kubernetes, as kustomize renders them, held against the code."""
+"""The manifests in deploy/kubernetes and deploy/kserve, held against the code."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ import pytest
 import yaml
 
 from service.app import create_app
-from service.processes.snapshots import MAX_BUNDLES_BYTES, SPARE_BYTES
-from service.settings import Settings, SettingsError
+from service.settings import Settings
 from service.telemetry.metrics import Metrics
-from tests.deploy.pod import MIB, environment, parse_quantity, shutdown_s, stop_wait_s
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "deploy" / "kubernetes"
@@ -33,6 +31,8 @@ RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
 }
+SUPERVISOR_S = 10
+"""Before the supervisor kills what has not ended."""
 Objects = dict[str, dict[str, Any]]
 """What is rendered, by kind."""
 
@@ -89,6 +89,11 @@ def shipped(request: pytest.FixtureRequest, render: Callable[[Path], Objects]) -
     return render(MANIFESTS / "overlays" / request.param)
 
 
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    """The variables that a container is given."""
+    return {one["name"]: one["value"] for one in container["env"]}
+
+
 def pod_of(objects: Objects) -> dict[str, Any]:
     pod: dict[str, Any] = objects["Deployment"]["spec"]["template"]["spec"]
     return pod
@@ -106,16 +111,6 @@ def test_kubernetes_accepts_every_variant(variant: tuple[str, bool, Objects]) ->
         if kind not in CUSTOM:
             for version in ("1.27", kubernetes_validate.latest_version()):
                 kubernetes_validate.validate(manifest, version, strict=True)
-
-
-def test_a_variant_holds_one_autoscaler_and_no_number_of_replicas(
-    variant: tuple[str, bool, Objects],
-) -> None:
-    """Applying it again does not undo what the autoscaler chose; two would fight."""
-    _, from_volume, objects = variant
-    assert 1 == len({"HorizontalPodAutoscaler", "ScaledObject"} & objects.keys())
-    assert "replicas" not in objects["Deployment"]["spec"]
-    assert from_volume == ("PersistentVolumeClaim" in objects)
 
 
 def test_the_service_starts_with_the_settings(
@@ -139,68 +134,6 @@ def test_the_service_starts_with_the_settings(
         assert Settings().bundles == settings.bundles
 
 
-def test_the_claim_can_be_filled() -> None:
-    """A pod that the namespace admits writes to the claim that the service's pods read."""
-    pod = yaml.safe_load((MANIFESTS / "fill.yaml").read_text())
-    for version in ("1.27", kubernetes_validate.latest_version()):
-        kubernetes_validate.validate(pod, version, strict=True)
-    claim = yaml.safe_load(
-        (MANIFESTS / "components" / "volume" / "persistentvolumeclaim.yaml").read_text()
-    )
-    (volume,) = pod["spec"]["volumes"]
-    assert {"claimName": claim["metadata"]["name"]} == volume["persistentVolumeClaim"]
-    assert ["ReadWriteMany"] == claim["spec"]["accessModes"]
-    (container,) = pod["spec"]["containers"]
-    (mount,) = container["volumeMounts"]
-    assert not mount.get("readOnly")
-    assert RESTRICTED == container["securityContext"]
-    assert pod["spec"]["securityContext"]["runAsNonRoot"]
-    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
-    copied = f"cp bundles/shapes {pod['metadata']['name']}:{mount['mountPath']}/shapes"
-    assert copied in page
-    assert "deploy/kubernetes/fill.yaml" in page
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_page_on_own_bundles_sets_the_default_model(
-    render: Callable[[Path], Objects],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    overlay: str,
-) -> None:
-    """Its lines, added to an overlay with the volume, make a service of one's own bundle."""
-    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
-    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    added = yaml.safe_load(text)
-    folder = Path(shutil.copytree(MANIFESTS, tmp_path / "kubernetes"))
-    path = folder / "overlays" / overlay / "kustomization.yaml"
-    content = yaml.safe_load(path.read_text())
-    content["components"] = [*content["components"], "../../components/volume"]
-    content["images"] = added["images"]
-    content["patches"] += added["patches"]
-    path.write_text(yaml.safe_dump(content))
-    container = container_of(render(path.parent))
-    for name, value in environment(container).items():
-        monkeypatch.setenv(name, value)
-    settings = Settings.from_environment()
-    assert ("shapes", Path("/bundles")) == (settings.default_model, settings.bundles)
-    assert "registry.example.org/capsnet-shapes:1" == container["image"]
-
-
-def test_links_of_services_are_off(shipped: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Service of that name would set variables with which the service does not start."""
-    assert pod_of(shipped)["enableServiceLinks"] is False
-    prefix = shipped["Service"]["metadata"]["name"].upper()
-    monkeypatch.setenv(f"{prefix}_SERVICE_HOST", "10.0.0.1")
-    with pytest.raises(SettingsError, match="SERVICE_HOST"):
-        Settings.from_environment()
-
-
-def test_processes_of_killed_workers_are_reaped(shipped: Objects) -> None:
-    """As Compose's `init`: the supervisor as first process would leave them as zombies."""
-    assert pod_of(shipped)["shareProcessNamespace"]
-
-
 @pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])
 def test_probes_ask_open_routes(shipped: Objects, probe: str) -> None:
     """Each is a route that needs no key, at the port that the container names."""
@@ -214,7 +147,11 @@ def test_probes_ask_open_routes(shipped: Objects, probe: str) -> None:
 
 def test_a_pod_has_time_to_drain(shipped: Objects) -> None:
     """Kubernetes kills no earlier than the service would have ended by itself."""
-    assert shutdown_s(container_of(shipped)) < stop_wait_s(pod_of(shipped))
+    pod, settings = pod_of(shipped), Settings()
+    program, seconds = container_of(shipped)["lifecycle"]["preStop"]["exec"]["command"]
+    assert "sleep" == program
+    longest_s = int(seconds) + settings.drain_grace_s + settings.drain_timeout_s + SUPERVISOR_S
+    assert longest_s < pod["terminationGracePeriodSeconds"]
 
 
 def test_a_pod_may_do_nothing(shipped: Objects) -> None:
@@ -229,34 +166,6 @@ def test_a_pod_may_do_nothing(shipped: Objects) -> None:
     assert (True, "RuntimeDefault") == (context["runAsNonRoot"], context["seccompProfile"]["type"])
     labels = shipped["Namespace"]["metadata"]["labels"]
     assert "restricted" == labels["pod-security.kubernetes.io/enforce"]
-
-
-def measured_mib(row: str) -> int:
-    """What docs/how-to/scale.md says a process takes."""
-    page = (ROOT / "docs" / "how-to" / "scale.md").read_text()
-    found = re.search(rf"^\| {row} \| (\d+) MiB ", page, re.MULTILINE)
-    assert found
-    return int(found[1])
-
-
-def test_memory_holds_what_was_measured(render: Callable[[Path], Objects]) -> None:
-    """Requests hold the workers; limits also bodies, decoding of large pictures and /tmp."""
-    container = container_of(render(MANIFESTS / "overlays" / "cpu"))
-    requests, limits = (container["resources"][name] for name in ("requests", "limits"))
-    workers, settings = int(parse_quantity(limits["cpu"])), Settings()
-    used = measured_mib("supervisor") + workers * (measured_mib("each worker") + 50 + 15)
-    assert used * MIB < parse_quantity(requests["memory"])
-    decoding = workers * (settings.decode_processes // 2) * 16 * settings.max_pixels
-    most = used * MIB + workers * settings.max_waiting_bytes + decoding
-    assert most < parse_quantity(limits["memory"]) < 2 * most
-
-
-def test_temporary_files_have_the_room_that_bundles_may_take(shipped: Objects) -> None:
-    """A pod whose folder grows beyond its limit is evicted: two copies, and metrics, fit."""
-    volumes = shipped["Deployment"]["spec"]["template"]["spec"]["volumes"]
-    (volume,) = [volume for volume in volumes if "emptyDir" in volume]
-    room = parse_quantity(volume["emptyDir"]["sizeLimit"])
-    assert 2 * MAX_BUNDLES_BYTES + SPARE_BYTES < room
 
 
 def test_selectors_find_the_pods(shipped: Objects) -> None:
@@ -277,30 +186,13 @@ def test_selectors_find_the_pods(shipped: Objects) -> None:
     assert monitored.items() <= shipped["Service"]["metadata"]["labels"].items()
 
 
-def test_ports_lead_to_the_container(shipped: Objects) -> None:
-    """From Prometheus by way of the Service, and through the network policy."""
-    (port,) = container_of(shipped)["ports"]
-    (of_service,) = shipped["Service"]["spec"]["ports"]
-    (scraped,) = shipped["ServiceMonitor"]["spec"]["endpoints"]
-    (rule,) = shipped["NetworkPolicy"]["spec"]["ingress"]
-    assert of_service["name"] == scraped["port"]
-    assert {port["name"]} == {of_service["targetPort"], *(one["port"] for one in rule["ports"])}
-    assert scraped["path"] in {one.path for one in create_app(Settings()).routes}  # type: ignore[attr-defined]
-
-
-def test_prometheus_knows_the_pods_by_the_job_of_the_alerts(shipped: Objects) -> None:
-    """The operator names the job after the Service; the alerts that ship ask for that job."""
-    alerts = (ROOT / "docker" / "monitoring" / "alerts.yml").read_text()
-    assert {shipped["Service"]["metadata"]["name"]} == set(re.findall(r'job="(\w+)"', alerts))
-
-
 def test_autoscalers_scale_the_deployment_on_a_metric_that_exists(
     variant: tuple[str, bool, Objects],
 ) -> None:
     """On waiting rows, one full batch for each worker, as both autoscalers put it."""
     _, _, objects = variant
     metrics, name = Metrics().render().decode(), objects["Deployment"]["metadata"]["name"]
-    workers = int(parse_quantity(container_of(objects)["resources"]["limits"]["cpu"]))
+    workers = int(container_of(objects)["resources"]["limits"]["cpu"])
     rows = workers * Settings().max_batch_rows
     if scaler := objects.get("HorizontalPodAutoscaler"):
         (metric,) = [one["pods"] for one in scaler["spec"]["metrics"]]
@@ -324,19 +216,41 @@ def test_autoscalers_scale_the_deployment_on_a_metric_that_exists(
     assert least > objects["PodDisruptionBudget"]["spec"]["maxUnavailable"]
 
 
-def test_overlays_take_the_images_that_make_builds(render: Callable[[Path], Objects]) -> None:
-    """`make image` and `make image TARGET=gpu`."""
-    makefile = (ROOT / "Makefile").read_text()
-    name = re.search(r"^IMAGE \?= (.+):\$\(TARGET\)$", makefile, re.MULTILINE)
-    assert name
-    for overlay in OVERLAYS:
-        container = container_of(render(MANIFESTS / "overlays" / overlay))
-        assert f"{name[1]}:{overlay}" == container["image"]
+# KServe
 
 
-def test_the_gpu_overlay_takes_one_gpu(render: Callable[[Path], Objects]) -> None:
-    """Its pods are let onto tainted nodes, and a rollout needs no GPU that is not there."""
-    objects = render(MANIFESTS / "overlays" / "gpu")
-    assert 1 == container_of(objects)["resources"]["limits"]["nvidia.com/gpu"]
-    assert "nvidia.com/gpu" in {one["key"] for one in pod_of(objects)["tolerations"]}
-    assert 0 == objects["Deployment"]["spec"]["strategy"]["rollingUpdate"]["maxSurge"]
+@pytest.fixture(scope="module")
+def predictor() -> dict[str, Any]:
+    """The pods of the InferenceService."""
+    text = (MANIFESTS.parent / "kserve" / "inferenceservice.yaml").read_text()
+    found: dict[str, Any] = yaml.safe_load(text)["spec"]["predictor"]
+    return found
+
+
+def test_kserve_starts_the_service(
+    predictor: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings are known and in range; probes are open routes of the protocol."""
+    (container,) = predictor["containers"]
+    for name, value in environment(container).items():
+        monkeypatch.setenv(name, value)
+    settings = Settings.from_environment()
+    assert [settings.port] == [port["containerPort"] for port in container["ports"]]
+    for probe, path in {"readinessProbe": "ready", "livenessProbe": "live"}.items():
+        asked = container[probe]["httpGet"]
+        assert {"path": f"/v2/health/{path}", "port": settings.port} == asked
+        (route,) = [one for one in create_app(settings).routes if one.path == asked["path"]]  # type: ignore[attr-defined]
+        assert "public" == getattr(route, "permission", None)
+
+
+def test_kserve_runs_the_pods_of_the_cpu_overlay(predictor: dict[str, Any]) -> None:
+    """The same rights, user and end; what is said of one holds for both."""
+    base = yaml.safe_load((MANIFESTS / "base/deployment.yaml").read_text())
+    pod, (container,) = base["spec"]["template"]["spec"], predictor["containers"]
+    assert RESTRICTED == container["securityContext"]
+    assert pod["containers"][0]["lifecycle"] == container["lifecycle"]
+    shared = pod.keys() - {"containers", "topologySpreadConstraints"}
+    assert {name: pod[name] for name in shared} == {name: predictor.get(name) for name in shared}
+    (metric,) = [one["external"] for one in predictor["autoScaling"]["metrics"]]
+    (asked,) = re.findall(r"capsnet_\w+", metric["metric"]["query"])
+    assert f"\n{asked} " in Metrics().render().decode()

@@ -53,24 +53,6 @@ def test_only_metrics_that_exist_are_asked_for(expression: str, exposed: set[str
     assert names <= exposed | {"up"}
 
 
-def test_panels_do_not_overlap() -> None:
-    """Each place of the dashboard's grid is taken once."""
-    taken = [
-        (x, y)
-        for place in (panel["gridPos"] for panel in panels())
-        for x in range(place["x"], place["x"] + place["w"])
-        for y in range(place["y"], place["y"] + place["h"])
-    ]
-    assert len(taken) == len(set(taken))
-
-
-def test_panels_ask_the_provisioned_source() -> None:
-    """The dashboard's data source is the one that Grafana is given."""
-    source = MONITORING / "grafana" / "provisioning" / "datasources" / "prometheus.yml"
-    (provisioned,) = yaml.safe_load(source.read_text())["datasources"]
-    assert {provisioned["uid"]} == {panel["datasource"]["uid"] for panel in panels()}
-
-
 @pytest.mark.parametrize("alert", rules())
 def test_every_alert_is_explained(alert: str) -> None:
     """Who is woken by an alert finds it in the page on monitoring."""

@@ -1,10 +1,8 @@
-"""Folders of large pictures and of arrays, from training to every view over HTTP."""
+"""Networks of large pictures and of arrays, which are untrained, over HTTP."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +18,6 @@ from model.views.view import View
 from tests.processes import SOURCE, running
 from training.growth import MAX_PX
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 110
 """The time for an answer while other tests keep the cores busy."""
 AnyView = View[Any, Any]
@@ -65,31 +62,6 @@ def ask(service: httpx.Client, view: AnyView, files: list[Path], accept: str) ->
     return service.post(f"/{view.name}", files=parts, params=query, headers={"Accept": accept})
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    ("make", "options", "shape"),
-    [
-        pytest.param(draw_pictures, ["--size=224"], (3, 224, 224), id="224 pixels"),
-        pytest.param(save_arrays, [], (5, 20, 24), id="5 channels"),
-    ],
-)
-def test_every_view_answers(
-    make: Callable[[Path], None], options: list[str], shape: tuple[int, int, int], tmp_path: Path
-) -> None:
-    """In time, as JSON and as a picture; tensors too, and the page is there."""
-    make(tmp_path / "own")
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    for command in (
-        ["train", "pictures", "--data=own", "--set=epochs=4", "--threads=1", *options],
-        ["export", "runs/own-1", "--bundles=bundles"],
-    ):
-        program = [sys.executable, "-m", "training", *command]
-        subprocess.run(program, cwd=tmp_path, env=environment, check=True)
-    with serving(tmp_path / "bundles" / "own") as service:
-        check_views(service, sorted((tmp_path / "own").glob("*/*")), shape)
-
-
 @pytest.mark.parametrize(
     ("name", "make", "shape"),
     [
@@ -97,14 +69,14 @@ def test_every_view_answers(
         pytest.param("bands", save_arrays, (5, 20, 24), id="5 channels"),
     ],
 )
-def test_every_view_of_an_untrained_network_answers(
+def test_every_view_answers(
     name: str,
     make: Callable[[Path], None],
     shape: tuple[int, int, int],
     sized_bundles: Path,
     tmp_path: Path,
 ) -> None:
-    """The short form: the same networks before the first step of training, on a busy machine."""
+    """As JSON and as a picture; tensors too, and the page is there."""
     make(tmp_path)
     with serving(sized_bundles / name, timeout_s=PATIENCE_S) as service:
         check_views(service, sorted(tmp_path.glob("*/*")), shape)

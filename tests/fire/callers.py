@@ -15,11 +15,11 @@ import httpx
 import numpy as np
 
 from service.api.v2.messages import SERVICE, messages
-from tests.attack.client import pictures
 from tests.attack.service import Service
+from tests.fire.generator import pictures
 from tests.processes import PATIENCE_S, PLAIN
 
-PICTURES = [(label, content) for label, content, _ in pictures()]
+PICTURES = [(asked.label, asked.content) for asked in pictures()]
 """Labels and files: drawings, and photographs, which other processes decode."""
 RIGHT, WRONG, LOST, UNCONNECTED = "right", "wrong", "lost", "not connected"
 _REQUESTS = 10

@@ -1,96 +1,101 @@
-"""Load on a service: what mixed requests and a quiet client get."""
+"""Load on a service: what mixed requests and a quiet client get, and whether it grows."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
+import json
 import subprocess
 import time
-from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
+import httpx
 from PIL import Image
 
 from service.pictures import SAMPLES
-from tests.attack.cases import HONEST
-from tests.attack.client import Report as Quiet
-from tests.attack.client import pictures, start_client, stop_client
-from tests.attack.generator import Load, Outcome, encode, finish, start
-from tests.attack.runner import MAX_MEMORY
-from tests.attack.service import Service, started, warm_up
-from tests.attack.wire import Connection, Target, request, several
+from tests.attack.runner import HONEST, MAX_MEMORY
+from tests.attack.service import ADMIN_KEY, Service, started, warm_up
+from tests.fire.generator import Asked, Load, Seen, finish, pictures, quiet_client, start
 from tests.fire.table import Table
+from tests.processes import PATIENCE_S, PLAIN, descendants
 
 FACTORS = (0.5, 1, 2, 5, 10)
 """Of the rate that saturates the service."""
 MIN_GOODPUT = 0.8
 """Of what the saturated service answers, under any overload."""
-_SOURCE = "127.0.0.77"
+MAX_GROWTH = 1.05
+"""Of the memory between the first quarter of a soak and the last."""
+MAX_FURTHER = 8
+"""Threads and descriptors in the last quarter, beyond those in the first."""
 
 
-def faults_of(load: Outcome) -> list[str]:
+def faults_of(seen: Seen) -> list[str]:
     """What an overloaded service may not do."""
-    found = [f"{load.wrong} wrong answers"] if load.wrong else []
-    if load.failures:
-        reasons = ", ".join(f"{count} {why}" for why, count in load.missed.items())
-        found.append(f"{load.failures} lost of {reasons}")
-    odd = {int(status) for status in load.statuses} - HONEST - {200, 429}
-    return found + [f"{load.statuses[str(status)]} x {status}" for status in sorted(odd)]
+    allowed = {*map(str, HONEST), "429"}
+    found = [f"{count} x {what}" for what, count in seen.missed.items() if what not in allowed]
+    odd = seen.statuses.keys() - HONEST - {200, 429}
+    return found + [f"{seen.statuses[status]} x {status}" for status in sorted(odd)]
 
 
-def mixed() -> list[tuple[int | None, bytes]]:
+def mixed() -> list[Asked]:
     """Requests to several routes, each with the label of its answer, where it has one."""
-    made: list[tuple[int | None, bytes]] = []
-    for number, (label, content, kind) in enumerate(pictures()):
-        made.append((label, request("/classify", content, kind=kind)))
+    routes = ("/perturb?dim=4&delta=0.1", "/sweep", "/equivariance?transform=turn")
+    made: list[Asked] = []
+    for number, asked in enumerate(pictures()):
+        made.append(asked)
         if number % 3 == 0:
-            route = ("/perturb?dim=4&delta=0.1", "/sweep", "/equivariance?transform=turn")
-            made.append((None, request(route[number // 3 % 3], content, kind=kind)))
+            made.append(asked._replace(path=routes[number // 3 % 3], label=None))
         if number % 10 == 0:
-            made.append((None, request("/segment", pair(label, (label + 3) % 10))))
+            made.append(Asked("/segment", pair(number // 3, (number // 3 + 3) % 10)))
     return made
 
 
 @cache
 def pair(first: int, second: int) -> bytes:
     """Two digits over one another, as a PNG."""
-    images = [Image.open(SAMPLES / f"{label}.png").convert("L") for label in (first, second)]
-    canvas = Image.new("L", (36, 36))
-    for image, corner in zip(images, ((0, 0), (8, 8)), strict=True):
-        canvas.paste(255, (*corner, corner[0] + 28, corner[1] + 28), image)
-    file = io.BytesIO()
+    canvas, file = Image.new("L", (36, 36)), io.BytesIO()
+    for label, at in ((first, 0), (second, 8)):
+        image = Image.open(SAMPLES / f"{label}.png").convert("L")
+        canvas.paste(255, (at, at, at + 28, at + 28), image)
     canvas.save(file, "PNG")
     return file.getvalue()
 
 
-def begin(service: Service, mode: str, amount: float, seconds: float) -> subprocess.Popen[str]:
-    """A generator in a process of its own.
+def large() -> list[Asked]:
+    """A request of 256 pictures."""
+    images = [base64.b64encode(asked.content).decode() for asked in pictures() * 9][:256]
+    body = json.dumps({"images": images}).encode()
+    return [Asked("/classify", body, "application/json")]
 
-    Args:
-        service: that is loaded.
-        mode: `open` sends so many mixed requests a second; `closed` has so many connections, each
-            of which waits for its answer, and so has `large` with requests of 256 pictures.
-        amount: of requests a second, or of connections.
-        seconds: how long.
-    """
-    files = [content for _, content, _ in pictures()]
-    large = several("/classify", [files[number % len(files)] for number in range(256)])
-    requests = [(None, large)] if mode == "large" else mixed()
+
+def begin(
+    service: Service,
+    requests: list[Asked],
+    *,
+    rate: float = 0,
+    connections: int = 0,
+    seconds: float,
+) -> subprocess.Popen[bytes]:
+    """Send requests at a rate, or over connections that wait for their answers."""
     load = Load(
-        port=service.target.port,
-        requests=encode(data for _, data in requests),
-        labels=[label for label, _ in requests],
-        rate=amount if mode == "open" else 0.0,
-        connections=0 if mode == "open" else int(amount),
+        target=service.target,
+        requests=requests,
+        rate=rate,
+        connections=connections,
         seconds=seconds,
-        source=_SOURCE,
+        source="127.0.0.77",
     )
     return start(load)
 
 
-def saturation(service: Service, seconds: float) -> Outcome:
+def saturation(service: Service, seconds: float) -> Seen:
     """What 32 connections get, which is all that the service can do."""
-    return finish(begin(service, "closed", 32, seconds))
+    return finish(begin(service, mixed(), connections=32, seconds=seconds))
 
 
 def overload(
@@ -112,121 +117,136 @@ def overload(
     """
     columns = ["arrivals", "sent/s", "right/s", "p50, p99 ms", "429", "503, 504", "MiB"]
     table = Table("Load: mixed requests, two workers", columns)
+
+    def add(name: str, seen: Seen, mib: float, faults: list[str]) -> None:
+        late = seen.statuses[503] + seen.statuses[504]
+        cells = (f"{seen.sent / seconds:.0f}", f"{seen.rate:.0f}", times(seen))
+        table.add(name, *cells, seen.statuses[429], late, f"{mib:.0f}", faults=faults)
+
     with started("open", **environment) as service:
         if memory:
             asyncio.run(warm_up(service.target))
         saturation(service, min(2, seconds))
         before, most = service.memory_mib(), saturation(service, seconds)
-        _add(table, "32 connections that wait for answers", most, before, faults_of(most))
+        add("32 connections that wait for answers", most, before, faults_of(most))
         for factor in factors:
-            found = finish(begin(service, "open", factor * most.rate, seconds))
-            after, faults = service.memory_mib(), faults_of(found)
+            seen = finish(begin(service, mixed(), rate=factor * most.rate, seconds=seconds))
+            after, faults = service.memory_mib(), faults_of(seen)
             aim = min_goodput * min(1, factor) * most.rate
-            if found.rate < aim:
-                faults.append(f"{found.rate:.0f} right answers a second, not {aim:.0f}")
+            if seen.rate < aim:
+                faults.append(f"{seen.rate:.0f} right answers a second, not {aim:.0f}")
             if memory and after > MAX_MEMORY * before:
                 faults.append(f"memory {before:.0f} to {after:.0f} MiB")
-            _add(table, f"constant rate, {factor:g} times the first row", found, after, faults)
+            add(f"constant rate, {factor:g} times the first row", seen, after, faults)
     return table
 
 
-def _add(table: Table, name: str, load: Outcome, memory_mib: float, faults: list[str]) -> None:
-    late = sum(load.statuses.get(one, 0) for one in ("503", "504"))
-    table.add(
-        name,
-        f"{load.sent / load.seconds:.0f}",
-        f"{load.rate:.0f}",
-        f"{load.p50_ms:.0f}, {load.p99_ms:.0f}",
-        load.statuses.get("429", 0),
-        late,
-        f"{memory_mib:.0f}",
-        faults=faults,
-    )
+def times(seen: Seen) -> str:
+    """Two percentiles."""
+    return f"{seen.p50_ms:.0f}, {seen.p99_ms:.0f}"
 
 
-def quiet_client(*, seconds: float = 8, workers: tuple[int, ...] = (1, 2, 4)) -> Table:
+def quiet_client_beside_others(
+    *, seconds: float = 8, workers: tuple[int, ...] = (1, 2, 4)
+) -> Table:
     """Ten requests a second, next to four times what the service can answer, and large requests."""
     columns = ["workers", "others", "answered, refused once, failed", "p50, p99 ms", "others/s"]
     table = Table("A quiet client of ten requests a second", columns)
+
+    def measure(name: str, service: Service, others: subprocess.Popen[bytes] | None) -> None:
+        client = quiet_client(service.target)
+        time.sleep(seconds)
+        seen = finish(client)
+        loud = finish(others) if others else Seen()
+        # Refused twice: a client without a limit for each has no share of its own.
+        faults = [f"{count} x {what}" for what, count in seen.missed.items() if what != "429"]
+        row = f"{seen.right}, {seen.refused}, {seen.missed.total()}"
+        other = f"{loud.rate:.1f}" if others else "-"
+        table.add(count, name, row, times(seen), other, faults=faults + faults_of(loud))
+
     for count in workers:
         with started("open", CAPSNET_WORKERS=str(count)) as service:
             asyncio.run(warm_up(service.target))
             rate = 4 * saturation(service, 3).rate
             flood = f"{rate:.0f} mixed requests a second"
-            _add_quiet(table, count, "none", _beside(service, "closed", 0, seconds))
-            _add_quiet(table, count, flood, _beside(service, "open", rate, seconds))
-            large = "two clients of 256 pictures a request"
-            _add_quiet(table, count, large, _beside(service, "large", 2, seconds))
+            measure("none", service, None)
+            measure(flood, service, begin(service, mixed(), rate=rate, seconds=seconds))
+            heavy = begin(service, large(), connections=2, seconds=seconds)
+            measure("two clients of 256 pictures a request", service, heavy)
         limit = rate / 8 / count  # half of what the service can do
         flood += f", limited to {limit:.0f} rows a second by each worker"
         settings = {"CAPSNET_WORKERS": str(count), "CAPSNET_RATE_LIMIT_PER_KEY": f"{limit:.0f}"}
         with started("open", **settings) as service:
             asyncio.run(warm_up(service.target))
-            _add_quiet(table, count, flood, _beside(service, "open", rate, seconds))
+            measure(flood, service, begin(service, mixed(), rate=rate, seconds=seconds))
     return table
 
 
-def _beside(service: Service, mode: str, amount: float, seconds: float) -> tuple[Quiet, Outcome]:
-    """What a quiet client and a load generator see."""
-    generator, client = begin(service, mode, amount, seconds), start_client(service.target)
-    time.sleep(seconds)
-    return stop_client(client), finish(generator)
+class Sample(NamedTuple):
+    """What all processes of a service hold."""
+
+    memory_mib: float
+    threads: float
+    descriptors: float
+    """Without those of connections with clients."""
 
 
-def _add_quiet(table: Table, workers: int, name: str, found: tuple[Quiet, Outcome]) -> None:
-    seen, others = found
-    failed = sum(seen.failures.values())
-    # Refused twice: a client without a limit for each has no share of its own.
-    faults = [f"{count} x {what}" for what, count in seen.failures.items() if what != "429"]
-    table.add(
-        f"{workers}",
-        name,
-        f"{seen.answered}, {seen.refused}, {failed}",
-        f"{seen.p50_ms:.0f}, {seen.p99_ms:.0f}",
-        f"{others.rate:.1f}" if others.sent else "-",
-        faults=faults + faults_of(others),
-    )
-
-
-def stages(*, requests: int = 400, models: tuple[str, ...] = ("mnist", "mnist-attention")) -> Table:
-    """What one connection costs beyond the inference, in microseconds."""
-    columns = [
-        "network",
-        "whole exchange",
-        "in the service",
-        "decode",
-        "queue",
-        "inference",
-        "rest",
-    ]
-    table = Table("One connection: medians, microseconds", columns)
-    with started("open") as service:
+def soak(*, seconds: float = 300, period_s: float = 60) -> Table:
+    """Load a service with mixed requests at half of what saturates it, and reload it meanwhile."""
+    with started("admin") as service:
         asyncio.run(warm_up(service.target))
-        for name in models:
-            found = asyncio.run(_times(service.target, name, requests))
-            whole, total, *parts = (sorted(column)[len(column) // 2] for column in found)
-            rest = whole - sum(parts)
-            table.add(name, *(f"{value:,.0f}" for value in (whole, total, *parts, rest)))
+        rate = 0.5 * saturation(service, 5).rate
+        generator = begin(service, mixed(), rate=rate, seconds=seconds)
+        began, samples, reloads = time.monotonic(), list[Sample](), 0
+        while (now := time.monotonic() - began) < seconds:
+            if now > (reloads + 1) * period_s:
+                _reload(service)
+                reloads += 1
+            samples.append(sample(service))
+            time.sleep(2)
+        seen = finish(generator)
+    quarter = len(samples) // 4
+    first, last = (
+        Sample(*map(median, zip(*part, strict=True)))
+        for part in (samples[:quarter], samples[-quarter:])
+    )
+    faults = faults_of(seen)
+    if seen.right != seen.sent:
+        faults.append(f"{seen.right} of {seen.sent} answered right: {seen.statuses}")
+    if last.memory_mib > MAX_GROWTH * first.memory_mib:
+        faults.append("memory grows")
+    if max(last.threads - first.threads, last.descriptors - first.descriptors) > MAX_FURTHER:
+        faults.append("threads or descriptors grow")
+    name = f"{seconds / 60:.0f} minutes, {rate:.0f} requests a second, {reloads} reloads"
+    table = Table("Soak", [name, "first quarter", "last quarter"], faults=faults)
+    for kind, one, other in zip(Sample._fields, first, last, strict=True):
+        table.add(kind, f"{one:.0f}", f"{other:.0f}")
+    table.add("right answers", "", f"{seen.right} of {seen.sent}")
+    table.add("p50, p99 ms", "", times(seen))
     return table
 
 
-async def _times(target: Target, name: str, requests: int) -> list[tuple[float, ...]]:
-    data = request(f"/classify?model={name}", (SAMPLES / "7.png").read_bytes())
-    connection = await Connection.open(target, source=_SOURCE)
-    rows = []
-    for number in range(requests + 20):
-        began = time.perf_counter()
-        answer = await connection.exchange(data)
-        whole = 1e6 * (time.perf_counter() - began)
-        if number >= 20:
-            rows.append((whole, *_server_timing(answer.head)))
-    connection.close()
-    return list(zip(*rows, strict=True))
+def sample(service: Service) -> Sample:
+    """What all processes hold now."""
+    threads = descriptors = 0
+    for pid in [service.pid, *descendants(service.pid)]:
+        with suppress(OSError):
+            threads += len(list(Path(f"/proc/{pid}/task").iterdir()))
+            descriptors += len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    return Sample(service.memory_mib(), threads, descriptors - _connections(service.target.port))
 
 
-def _server_timing(head: bytes) -> Iterator[float]:
-    """Microseconds in all, for decoding, in the queue and for the inference."""
-    line = next(one for one in head.splitlines() if one.lower().startswith(b"server-timing:"))
-    found = dict(part.strip().split(";dur=") for part in line.decode().split(":", 1)[1].split(","))
-    for name in ("total", "preprocess", "queue", "compute"):
-        yield 1000 * float(found.get(name, 0))
+def _connections(port: int) -> int:
+    """How many connections of clients the owner of a port has accepted and not closed."""
+    count = 0
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, _, state, *_, inode = line.split()[:10]
+        count += local.endswith(f":{port:04X}") and state == "01" and inode != "0"
+    return count
+
+
+def _reload(service: Service) -> None:
+    url = f"http://127.0.0.1:{service.target.port}/models/reload"
+    headers = {"X-API-Key": ADMIN_KEY}
+    answer = httpx.post(url, headers=headers, timeout=PATIENCE_S, verify=PLAIN)
+    assert answer.status_code == httpx.codes.OK, answer.text

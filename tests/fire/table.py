@@ -1,9 +1,13 @@
-"""What a part of `make fire` found."""
+"""What a part of `make fire` found, and the page that shows it."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+_FIGURES = re.compile(r"(<!-- (?P<part>.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @dataclass
@@ -15,7 +19,6 @@ class Table:
     rows: list[list[str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     """Promises that were broken."""
-    seconds: float = 0.0
 
     def add(self, *cells: object, faults: list[str] | None = None) -> None:
         """A further row; the first cell names it."""
@@ -27,6 +30,13 @@ class Table:
         lines = [self.columns, ["---"] * len(self.columns), *self.rows]
         return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
-        return dict(vars(self))
+
+def write(tables: list[Table], page: Path = PAGE) -> None:
+    """Put each table where the page names its part; the others stay."""
+    known = {table.part: table for table in tables}
+
+    def replace(found: re.Match[str]) -> str:
+        table = known.get(found["part"])
+        return f"{found[1]}\n{table.markdown()}\n\n{found[3]}" if table else found[0]
+
+    page.write_text(_FIGURES.sub(replace, page.read_text()))

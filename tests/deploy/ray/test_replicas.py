@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 import yaml
+from tests.e2e.callers import Callers
 
 from service.pictures import SAMPLES
 from tests.browser.conftest import browser
 from tests.browser.playground import open_playground
 from tests.deploy.ray.clusters import BIN, cluster
 from tests.deploy.ray.test_serve import MANIFEST
-from tests.e2e.callers import Callers
 from tests.e2e.test_prometheus import ask, wait_for
 from tests.processes import (
     PATIENCE_S,

@@ -13,8 +13,6 @@ from typing import Any
 import grpc
 
 from service.api.v2.messages import messages
-from tests.attack.cases import Site, addresses, attack
-from tests.attack.heads import SEVEN
 from tests.attack.http2 import (
     DATA,
     END_STREAM,
@@ -25,7 +23,8 @@ from tests.attack.http2 import (
     head,
     message,
 )
-from tests.attack.wire import ATTACKER, CLOSED, Connection, Target
+from tests.attack.runner import Attack, Case, Site
+from tests.attack.wire import ATTACKER, CLOSED, SEVEN, Connection, Target, addresses
 
 LABEL, WRONG = "label", "wrong label"
 """Of calls next to an attack: their answer, or another one."""
@@ -133,34 +132,14 @@ async def _flood(
     await asyncio.gather(*(repeat(number % len(calls)) for number in range(clients)))
 
 
-@attack(
-    "gRPC: a million empty inputs",
-    door="grpc",
-    allowed=("UNAUTHENTICATED", "INVALID_ARGUMENT", *BESIDE),
-    required=BESIDE,
-    short=True,
-)
 async def empty_inputs(site: Site) -> None:
-    """2 MB, without a key and with one."""
-    async with _beside(site) as key:
-        await _flood(site, [(EMPTY_INPUTS, ()), (EMPTY_INPUTS, ()), (EMPTY_INPUTS, key)])
-
-
-@attack(
-    "gRPC: the same in 3 KB of gzip",
-    door="grpc",
-    allowed=("UNAUTHENTICATED", "UNIMPLEMENTED", *BESIDE),
-    required=BESIDE,
-    short=True,
-)
-async def compressed_inputs(site: Site) -> None:
-    """Without a key and with one."""
+    """2 MB, or 3 KB of gzip, without a key and with one."""
     async with _beside(site) as key:
         calls: Calls = [(EMPTY_INPUTS, ()), (EMPTY_INPUTS, key)]
+        await _flood(site, calls)
         await _flood(site, calls, compression=grpc.Compression.Gzip)
 
 
-@attack("gRPC: gzip that becomes 500 MB", door="grpc", allowed=(ENDED, *BESIDE), required=BESIDE)
 async def inflating_messages(site: Site) -> None:
     """In 500 KB, 64 times."""
     content = message(gzip.compress(bytes(500_000_000)), compressed=True)
@@ -182,13 +161,6 @@ async def inflating_messages(site: Site) -> None:
         await _count_ends(site, connections, streams)
 
 
-@attack(
-    "gRPC: parameters without a value",
-    door="grpc",
-    allowed=("UNAUTHENTICATED", "INVALID_ARGUMENT", "NOT_FOUND", *BESIDE),
-    required=BESIDE,
-    short=True,
-)
 async def unset_parameters(site: Site) -> None:
     """14 bytes; and messages that are none, or end within a field."""
     broken = [UNSET_PARAMETER, b"", b"\xff" * 40, NAMED[:-1], b"\x0a\xff\xff\xff\xff\x7f", b"\x0b"]
@@ -197,12 +169,6 @@ async def unset_parameters(site: Site) -> None:
         await _flood(site, calls)
 
 
-@attack(
-    "gRPC: fields without number",
-    door="grpc",
-    allowed=(*REFUSED, *BESIDE),
-    required=BESIDE,
-)
 async def many_fields(site: Site) -> None:
     """Shapes, labels, parameters, names and files that are small on the wire, or very long."""
     image = _field(1, b"image") + _field(2, b"BYTES")
@@ -222,28 +188,14 @@ async def many_fields(site: Site) -> None:
         await _flood(site, [(one, key) for one in odd], clients=2)
 
 
-@attack(
-    "gRPC: 512 calls that never end",
-    door="grpc",
-    allowed=(ENDED, *BESIDE),
-    required=BESIDE,
-)
-async def endless_calls(site: Site) -> None:
-    """100 KB of a message of 20 MB each, without a key and with one, from one address."""
-    async with _beside(site) as key:
-        await _withhold(site, ["127.0.0.66"], key)
+def endless(sources: list[str]) -> Attack:
+    """100 KB of a message of 20 MB each, without a key and with one."""
 
+    async def attack(site: Site) -> None:
+        async with _beside(site) as key:
+            await _withhold(site, sources, key)
 
-@attack(
-    "gRPC: the same from 50 addresses",
-    door="grpc",
-    allowed=(ENDED, *BESIDE),
-    required=BESIDE,
-)
-async def endless_everywhere(site: Site) -> None:
-    """Ten calls from each."""
-    async with _beside(site) as key:
-        await _withhold(site, addresses(50), key)
+    return attack
 
 
 async def _withhold(site: Site, sources: list[str], key: Metadata) -> None:
@@ -283,12 +235,6 @@ async def _count_ends(site: Site, connections: Sequence[Http2], streams: Iterabl
         connection.close()
 
 
-@attack(
-    "gRPC: 2,560 answers that nobody takes",
-    door="grpc",
-    allowed=(ENDED, STILL_OPEN, *BESIDE),
-    required=BESIDE,
-)
 async def untaken_answers(site: Site) -> None:
     """Calls without a key, with a flow-control window of 0, on 40 connections.
 
@@ -308,12 +254,6 @@ async def untaken_answers(site: Site) -> None:
         await _count_ends(site, connections, streams)
 
 
-@attack(
-    "gRPC: 416 routings that nobody reads",
-    door="grpc",
-    allowed=(ENDED, STILL_OPEN, *BESIDE),
-    required=BESIDE,
-)
 async def unread_routings_by_grpc(site: Site) -> None:
     """1 MB each, for calls with a key, on 13 connections."""
     known = messages()
@@ -332,7 +272,6 @@ async def unread_routings_by_grpc(site: Site) -> None:
         await _count_ends(site, connections, streams)
 
 
-@attack("gRPC: calls reset at once", door="grpc", allowed=(*BESIDE, "reset"), required=BESIDE)
 async def rapid_resets(site: Site) -> None:
     """Thousands of calls that are begun and broken off in one go (CVE-2023-44487)."""
     target = Target(int(site.service.grpc_address.rpartition(":")[2]))
@@ -356,7 +295,6 @@ async def rapid_resets(site: Site) -> None:
         await asyncio.gather(*(repeat() for _ in range(4)))
 
 
-@attack("gRPC: clients that leave", door="grpc", allowed=(*BESIDE, "left"), required=BESIDE)
 async def leaving_callers(site: Site) -> None:
     """Whole calls that are cancelled some moments later: good ones, refused ones, large ones."""
     content = _classify().SerializeToString()
@@ -378,7 +316,6 @@ async def leaving_callers(site: Site) -> None:
             site.outcomes["left"] += len(begun)
 
 
-@attack("gRPC: 300 connections that do nothing", door="grpc", allowed=(CLOSED,), patient=True)
 async def idle_connections(site: Site) -> None:
     """Half of them without HTTP/2's first bytes."""
     target = Target(int(site.service.grpc_address.rpartition(":")[2]))
@@ -390,3 +327,24 @@ async def idle_connections(site: Site) -> None:
     for one in (*spoken, *silent):
         site.outcomes[CLOSED if one.closed else STILL_OPEN] += 1
         one.close()
+
+
+UNREAD = (ENDED, STILL_OPEN)
+CASES = [
+    *(
+        Case(f"gRPC: {title}", attack, {*allowed, *BESIDE}, BESIDE, door="grpc", short=short)
+        for title, attack, allowed, short in (
+            ("a million empty inputs", empty_inputs, REFUSED, True),
+            ("parameters without a value", unset_parameters, (*REFUSED, "NOT_FOUND"), True),
+            ("fields without number", many_fields, REFUSED, False),
+            ("gzip that becomes 500 MB", inflating_messages, (ENDED,), False),
+            ("512 calls that never end", endless(["127.0.0.66"]), (ENDED,), False),
+            ("the same from 50 addresses", endless(addresses(50)), (ENDED,), False),
+            ("2,560 answers that nobody takes", untaken_answers, UNREAD, False),
+            ("416 routings that nobody reads", unread_routings_by_grpc, UNREAD, False),
+            ("calls reset at once", rapid_resets, ("reset",), False),
+            ("clients that leave", leaving_callers, ("left",), False),
+        )
+    ),
+    Case("gRPC: idle connections", idle_connections, (CLOSED,), door="grpc", patient=True),
+]

@@ -1,0 +1,710 @@
+"""Attacks over HTTP: what is sent, and what the service may say to it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import cycle, islice
+from typing import Any
+
+from tests.attack import files
+from tests.attack.runner import Attack, Case, Site
+from tests.attack.service import ADMIN_KEY, KEY
+from tests.attack.wire import (
+    ATTACKER,
+    CLOSED,
+    GOOD,
+    REFUSED,
+    SEVEN,
+    SILENT,
+    Connection,
+    addresses,
+    exchange,
+    held,
+    request,
+    several,
+)
+
+BUSY = (429, 503, 504)
+UNFIT = (400, 413, 415, 422, *BUSY, CLOSED)
+TOO_LONG = (400, 406, 408, 413, 414, 415, 431, CLOSED, REFUSED)
+HELD = (408, 413, 429, 503, SILENT, CLOSED, REFUSED)
+DENIED = (307, 308, 400, 401, 403, 404, 405, 429, CLOSED)
+GONE = (CLOSED, REFUSED, SILENT)
+STILL_OPEN = "still open"
+JSON, FORM = "application/json", "multipart/form-data; boundary=b"
+PNG = ["Accept: image/png"]
+LARGEST = 20_000_000
+"""The default of `CAPSNET_MAX_BODY_BYTES`."""
+NINES = "9" * 5_001
+START = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+Make = Callable[[], list[bytes]]
+"""Requests, which are large and made when they are needed."""
+
+
+def flood(make: Make, connections: int = 4) -> Attack:
+    """So many clients send the requests in turn."""
+
+    async def attack(site: Site) -> None:
+        await site.flood(make(), connections=connections)
+
+    return attack
+
+
+def at_once(make: Make) -> Attack:
+    """Each request once, all at the same time."""
+
+    async def attack(site: Site) -> None:
+        await asyncio.gather(*(site.send(data) for data in make()))
+
+    return attack
+
+
+def in_turn(make: Make, source: str = ATTACKER) -> Attack:
+    """Each request once, one after the other."""
+
+    async def attack(site: Site) -> None:
+        for data in make():
+            await site.send(data, source=source)
+
+    return attack
+
+
+def keyed(make: Callable[[str], list[bytes]], key: str) -> Attack:
+    """Each request once, with a key."""
+    return in_turn(lambda: make(key))
+
+
+def withhold(sources: list[str]) -> Attack:
+    """All but the last bytes of bodies, large ones first."""
+    sizes = [LARGEST] * 25 + [4_000_000] * 10 + [800_000] * 15 + [100_000] * 20 + [10_000] * 30
+
+    async def attack(site: Site) -> None:
+        async with asyncio.TaskGroup() as group:
+            for size, source in zip(sizes, cycle(sources), strict=False):
+                data = request("/classify", bytes(size))[:-10]
+                sending = site.send(data, source=source, patience_s=site.seconds + 6)
+                group.create_task(sending)
+                await asyncio.sleep(0.02)
+
+    return attack
+
+
+def linger(count: int, step: Callable[[Connection, int], Awaitable[object]]) -> Attack:
+    """Take a step on each connection every second, and see which the service ends."""
+
+    async def attack(site: Site) -> None:
+        opened = [await Connection.open(site.target, narrow=True) for _ in range(count)]
+        for second in range(int(site.seconds)):
+            lingering = held(site.target)
+            for connection in opened:
+                if connection.port in lingering:
+                    with suppress(ConnectionError, TimeoutError):
+                        await step(connection, second)
+            await asyncio.sleep(1)
+        lingering = held(site.target)
+        for connection in opened:
+            site.outcomes[STILL_OPEN if connection.port in lingering else CLOSED] += 1
+            connection.close()
+
+    return attack
+
+
+def a_byte_a_second(data: bytes, start: int = 0) -> Callable[[Connection, int], Awaitable[object]]:
+    """A step that sends the next byte; what is before the start goes with the first one."""
+
+    def step(connection: Connection, second: int) -> Awaitable[object]:
+        first = 0 if second == 0 else start + second
+        return connection.write(data[first : start + second + 1])
+
+    return step
+
+
+def unread(make: Callable[[], bytes], count: int) -> Attack:
+    """A request on each of many connections, whose answers nobody reads until the end."""
+
+    async def attack(site: Site) -> None:
+        data, opened = make(), []
+        for _ in range(count):
+            with suppress(OSError):
+                opened.append(await Connection.open(site.target, narrow=True))
+                await opened[-1].write(data)
+        await asyncio.sleep(site.seconds + 10)
+        for connection in opened:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    answer = await connection.read_some(12)
+                    site.outcomes[int(answer[9:12]) if answer[9:12] else CLOSED] += 1
+            connection.close(reset=True)
+
+    return attack
+
+
+def hurry(make: Make, connections: int = 64) -> Attack:
+    """Requests on kept connections, each as soon as the one before is answered."""
+
+    async def attack(site: Site) -> None:
+        requests, until = make(), asyncio.get_running_loop().time() + site.seconds
+
+        async def repeat(first: int) -> None:
+            connection = await Connection.open(site.target)
+            for data in islice(cycle(requests), first, None):
+                answer = await connection.exchange(data)
+                site.outcomes[answer.outcome] += 1
+                if answer.outcome in GONE or asyncio.get_running_loop().time() > until:
+                    break
+            connection.close()
+
+        await asyncio.gather(*(repeat(number) for number in range(connections)))
+
+    return attack
+
+
+# requests
+
+
+def unframed() -> list[bytes]:
+    """Versions and hosts that are none, lengths that are no numbers, bodies with two lengths."""
+    versions = [b"GET /livez HTTP/%b\r\nHost: localhost\r\n\r\n" % one for one in (b"0.9", b"2.0")]
+    hosts = [b"GET /livez HTTP/1.1\r\n" + one + b"\r\n" for one in (b"", b"Host: a\r\nHost: b\r\n")]
+    lengths = (NINES, "1, 2", "-1", "+1", "1.0", "0x10", "1_000")
+    framings = [
+        *((f"Content-Length: {length}", b"") for length in lengths),
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked", b"0\r\n\r\n"),
+        ("Transfer-Encoding: chunked", b"f" * 400 + b"\r\n"),
+        ("Transfer-Encoding: chunked", b"-1\r\n\r\n"),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", b"zz\r\n"),
+        ("Content-Length: 1\r\nContent-Length: 2", b"xx"),
+        ("Content-Length : 1", b"x"),
+    ]
+    start = b"POST /classify HTTP/1.1\r\nHost: localhost\r\n"
+    bodies = [start + framing.encode() + b"\r\n\r\n" + body for framing, body in framings]
+    return [*versions, *hosts, *bodies]
+
+
+def large_heads() -> list[bytes]:
+    """A query, a header, a trailer and a media type that are long, and very many headers."""
+    long = "x" * 1_000_000
+    chunked = ["Transfer-Encoding: chunked", "Content-Type: image/png"]
+    return [
+        request(f"/models?{long}"),
+        request("/models", headers=[f"X: {long}"]),
+        request("/classify", method="POST", headers=chunked) + b"0\r\nX: " + long.encode(),
+        request("/classify", b"x", kind="multipart/form-data" + ";" * 64_000),
+        START + b"a:\r\n" * 10_978 + b"\r\n",
+    ]
+
+
+def intricate_heads() -> list[bytes]:
+    """Accept headers of thousands of ranges, deadlines that are none, ranges of files."""
+    accepts = [f"Accept: */*,{','.join(f'a{n}/b;q=0.{m}' for m in range(4_000))}" for n in range(4)]
+    values = ("nan", "inf", "-1", "1e308", "1e-308", "0", NINES, "9" * 400, "1_0", "", "٣")
+    timeouts = [f"X-Request-Timeout: {value}".encode().decode("latin-1") for value in values]
+    ranges = ",".join(f"{n}-{n}" for n in range(0, 20_000, 2))[:60_000]
+    found = [request("/perturb?dim=4&delta=0.1", SEVEN, headers=[one]) for one in accepts]
+    found += [request("/classify", SEVEN, headers=[one]) for one in timeouts]
+    return [*found, request("/static/main.js", headers=[f"Range: bytes={ranges}"])]
+
+
+def nested_json() -> list[bytes]:
+    """JSON that is deep, long or escaped; poses that are too many, too large, or none."""
+    rows = [
+        [[1e308] * 16] * 10,
+        [[0] * 100_000],
+        [[]] * 100_000,
+        [[float("nan")] * 16],
+        "x" * 10**6,
+    ]
+    bodies = [
+        b"[" * 4_000_000,
+        b'{"a":' * 1_000_000,
+        b'{"image":' + b"9" * 4_000_000 + b"}",
+        b'{"image":1e99999999}',
+        b'{"images":["' + b"\\u0041" * 1_000_000 + b'"]}',
+        b'{"images":[' + b'"",' * 255 + b'""]}',
+        b'{"image":"a","image":"' + b"A" * 4_000_000 + b'"}',
+        b"{" + b"".join(b'"%d":0,' % number for number in range(500)) + b'"image":""}',
+    ]
+    found = [request("/classify", body, kind=JSON) for body in bodies]
+    return found + [
+        request("/decode", json.dumps({"poses": one}).encode(), kind=JSON) for one in rows
+    ]
+
+
+def forms() -> list[bytes]:
+    """Forms of thousands of parts, of endless headers, of no end, of almost a boundary."""
+    part = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n%b\r\n'
+    field = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nx\r\n'
+    bodies = [
+        part % b"x" * 100_000 + b"--b--",
+        field * 100_000 + b"--b--",
+        b"--b\r\n" + b"A: b\r\n" * 800_000,
+        b"--b\r\nContent-Disposition: form-data; " + b"x" * 5_000_000,
+        b"--b\r\nContent-Disposition: form-data" + b";" * 64_000 + b"\r\n\r\n\r\n--b--",
+        b"\r\n" * 2_500_000,
+        part % (b"\r\n--" * 1_250_000),
+        part % (b"\r" * 5_000_000),
+    ]
+    return [request("/classify", one, kind=FORM) for one in bodies]
+
+
+def chunks() -> list[bytes]:
+    """A good picture in chunks of a byte, with long extensions; and a megabyte of such chunks."""
+    headers = ["Transfer-Encoding: chunked", "Content-Type: image/png"]
+    head = request("/classify", method="POST", headers=headers)
+    good = b"".join(b"1;%b\r\n%c\r\n" % (b"x" * 200, byte) for byte in SEVEN) + b"0\r\n\r\n"
+    return [head + good, head + b"1\r\nx\r\n" * 170_000 + b"0\r\n\r\n"]
+
+
+def growing_files() -> list[bytes]:
+    """Files that become hundreds of megabytes, or whose bytes are skipped one by one."""
+    made = [files.one_colour_webp(), files.one_colour_webp(16_383, 16_383), files.profiles_png()]
+    made += [files.wide_png(), files.filled_jpeg(), files.empty_chunks_png(), files.texts_png()]
+    made += [files.commented_jpeg(), files.comments_gif(), files.square_png()]
+    return [request("/classify", one) for one in made]
+
+
+def allowed_files() -> list[bytes]:
+    """As many pixels, scans and chunks, and as long a side, as may be; alone and together."""
+    made = [files.scans_jpeg(100, 5_000), files.scans_jpeg(6_300, 5_000), files.square_png(5_000)]
+    made += [files.wide_png(16_384, 1_525), files.one_colour_webp(5_000, 5_000)]
+    made += [files.texts_png(9_990), files.profiles_png(1), files.comments_gif(190_000)]
+    together = [[files.one_colour_webp(5_000, 5_000)] * 16, [files.scans_jpeg(100, 999)] * 64]
+    alone = [request("/classify", one) for one in made]
+    return alone + [several("/classify", one) for one in together]
+
+
+def broken_files() -> list[bytes]:
+    """Headers without data, truncated files, files of no known format, profiles after the data."""
+    whole = [files.announced_png(), files.square_png()[:4_000], files.scans_jpeg()[:600]]
+    broken = [whole[1][:40], b"GIF89a", b"RIFF\xff\xff\xff\xffWEBP", b"BM" + bytes(60), SEVEN[:-30]]
+    alone = [request("/classify", one) for one in whole + broken]
+    return [*alone, several("/classify", [files.late_profiles_png()] * 8)]
+
+
+def infer(body: bytes, *headers: str, model: str = "mnist") -> bytes:
+    """A request to the routes of the open inference protocol."""
+    return request(f"/v2/models/{model}/infer", body, headers=headers, kind=JSON)
+
+
+def tensors(*inputs: dict[str, Any], **members: Any) -> bytes:
+    """The JSON of such a request."""
+    return json.dumps({"inputs": list(inputs), **members}, separators=(",", ":")).encode()
+
+
+def image(**members: Any) -> dict[str, Any]:
+    """One black image, its values announced as bytes, but for some members."""
+    size = {"parameters": {"binary_data_size": 4 * 784}}
+    return {"name": "images", "shape": [1, 1, 28, 28], "datatype": "FP32", **size, **members}
+
+
+def values(shape: list[int], data: object) -> dict[str, Any]:
+    """Images with their values."""
+    return {"name": "images", "shape": shape, "datatype": "FP32", "data": data}
+
+
+def false_tensors() -> list[bytes]:
+    """Lengths, shapes and sizes that are too small, too large, negative, endless or none."""
+    plain, black = tensors(image()), bytes(4 * 784)
+
+    def ask(head: bytes, length: int | str, content: bytes = black) -> bytes:
+        return infer(head + content, f"Inference-Header-Content-Length: {length}")
+
+    lengths = (0, 1, len(plain) - 1, len(plain) + 1, 10**9, "9" * 5_000, -1, "1e3", "", "x")
+    shapes = ([10**9, 1, 28, 28], [10**30, 1, 28, 28], [2**62] * 4, [-1, 1, 28, 28], [1] * 500_000)
+    sizes = (0, 1, 4 * 783, 10**9, 10**30, -1)
+    heads = [tensors(image(shape=list(one))) for one in shapes]
+    heads += [tensors(image(parameters={"binary_data_size": size})) for size in sizes]
+    found = [ask(plain, length) for length in lengths] + [ask(one, len(one)) for one in heads]
+    return found + [ask(one, len(one), black * 2) for one in heads]
+
+
+def odd_values() -> list[bytes]:
+    """Values that are deep, long, strings or no numbers; inputs and parameters without number."""
+    head = b'{"inputs":[{"name":"images","shape":[1,1,28,28],"datatype":"FP32","data":'
+    bodies = [
+        head + b"[" * 4_000_000,
+        head + b"[" * 2_000_000 + b"]" * 2_000_000 + b"}]}",
+        head + b"[" + b"0," * 4_000_000 + b"0]}]}",
+        head + b"[" + b"[]," * 2_000_000 + b"[]]}]}",
+        head + b"[" + b"1e99999999," * 783 + b"0]}]}",
+        head + b"9" * 4_000_000 + b"}]}",
+        tensors(values([256, 1, 28, 28], [{}] * 1_570_000)),
+        tensors(*[image(data=[0])] * 100_000),
+        tensors(image(), outputs=[{"name": str(number)} for number in range(100_000)]),
+        tensors(image(), parameters={str(number): number for number in range(100_000)}),
+    ]
+    strings = {
+        8: ["x" * 88_000, *["x"] * 6_271],
+        255: ["x"] * 399_840,
+        4: [[0] * 784, "x" * 1_000_000, [0] * 784, [0] * 784],
+        2: [None, *[0] * 1_566, "x" * 1_000_000],
+    }
+    found = [infer(body) for body in bodies]
+    return found + [infer(tensors(values([n, 1, 28, 28], data))) for n, data in strings.items()]
+
+
+def inflating() -> list[bytes]:
+    """Compressed bodies of 50 KB that become 50 MB, and streams that are cut or repeated."""
+    bomb, plain = bytes(50_000_000), tensors(image()) + bytes(4 * 784)
+    packed = [("gzip", gzip.compress(bomb)), ("deflate", zlib.compress(bomb))]
+    packed += [("gzip", gzip.compress(plain)[:-9]), ("gzip", gzip.compress(plain) * 2_000)]
+    return [infer(body, f"Content-Encoding: {name}") for name, body in packed]
+
+
+def expensive() -> list[bytes]:
+    """Drawings, 256 poses and 256 images."""
+    poses = json.dumps({"label": 7, "poses": [[0.01] * 16] * 256}).encode()
+    return [
+        request("/equivariance?steps=64", SEVEN, headers=PNG),
+        request("/occlusion", SEVEN, headers=PNG),
+        request("/routing?scale=16", SEVEN, headers=PNG),
+        request("/decode", poses, kind=JSON),
+        infer(tensors(values([256, 1, 28, 28], [0.12345] * 256 * 784))),
+    ]
+
+
+def reads() -> list[bytes]:
+    """Metrics, manifests, and parameters that are unknown by the thousand."""
+    unknown = "&".join(f"a{number}" for number in range(1_400))
+    paths = ("/metrics", "/models/cifar10", f"/models?{unknown}", "/models")
+    return [request(path) for path in paths]
+
+
+def reconstructions() -> bytes:
+    """256 poses, whose answer is 15 MB of JSON."""
+    inputs = [
+        {"name": "poses", "shape": [256, 16], "datatype": "FP32", "data": [0.01] * 256 * 16},
+        {"name": "labels", "shape": [256], "datatype": "INT64", "data": [0] * 256},
+    ]
+    return infer(tensors(*inputs), model="cifar10.decoder")
+
+
+SPELLINGS = (
+    *("/{0}", "/{0}%0A", "/{0}%0a%0a", "/{0}%0d", "/{0}%00", "/{0}%20", "/{0}/", "/{0}?", "/{0};x"),
+    *("//{0}", "/./{0}", "/x/../{0}", "/v1/{0}", "/v1/{0}%0A", "/v1//{0}", "/v1/v1/{0}%0A"),
+    *("/%76%31/{0}", "/static/../{0}", "/static/%2e%2e/{0}%0A", "http://localhost/{0}%0A"),
+)
+"""Ways to write a path."""
+
+
+def reload(key: str) -> list[bytes]:
+    """The administrators' route."""
+    paths = [one.format("models/reload") for one in SPELLINGS]
+    paths += ["/models%2Freload", "/models//reload", "/models/./reload", "/models/x/../reload"]
+    return [request(path, method="POST", key=key) for path in paths]
+
+
+def metrics(key: str) -> list[bytes]:
+    """The route that nginx keeps from the public."""
+    paths = [*(one.format("metrics") for one in SPELLINGS), "/%6d%65trics", "/v1/../v1/metrics"]
+    return [request(path, key=key) for path in paths]
+
+
+def guesses() -> list[bytes]:
+    """Keys that are wrong, long, not ASCII, doubled or empty."""
+    keys = ["x" * 40, "x" * 60_000, "\xff" * 40, KEY[:-1], f"{KEY}, {KEY}", KEY.upper(), " "]
+    found = [request("/classify", b"x", key=key) for key in keys]
+    return [*found, request("/classify", b"x", headers=["Authorization: Bearer "])]
+
+
+# attacks with a course of their own
+
+
+async def redirected_host(site: Site) -> None:
+    """A slash too many is no reason to send people to another host."""
+    for path in ("/classify/", "/models/", "/v1/models/", "/static", "/docs/"):
+        answer = await site.send(f"GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n".encode())
+        if b"evil.example" in answer.head:
+            site.outcomes["sent to another host"] += 1
+
+
+async def breaking_off(site: Site) -> None:
+    """Connections that end in the middle of a request, or before the answer."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + site.seconds
+    whole = [GOOD, request("/equivariance", SEVEN)]
+    while loop.time() < until:
+        for data in [*whole, *(GOOD[: 1 + number * len(GOOD) // 19] for number in range(18))]:
+            with suppress(OSError):
+                connection = await Connection.open(site.target)
+                await connection.write(data)
+                connection.close(reset=True)
+            site.outcomes["broken off"] += 1
+        await asyncio.sleep(0.1)
+
+
+async def idle_addresses(site: Site) -> None:
+    """Nobody else could connect: each address took half of what the others had left."""
+    opened: list[Connection] = []
+    try:
+        for number, source in enumerate(addresses(13)):
+            count = max(20, 4_000 >> number)
+            opened += [await Connection.open(site.target, source=source) for _ in range(count)]
+        for number in range(20):
+            data = request("/livez") if number % 2 else GOOD
+            await site.send(data, source=f"127.0.2.{number + 1}")
+    finally:
+        for connection in opened:
+            connection.close(reset=True)
+
+
+def slow_readers() -> Attack:
+    """More answers, to requests in a row, than the sockets' buffers take, and nobody reads them."""
+    data, begun = request("/openapi.json") * 100, list[Connection]()
+
+    async def step(connection: Connection, second: int) -> None:
+        if connection not in begun and len(begun) < 4 * (second + 1):  # a burst is another attack
+            begun.append(connection)
+            await connection.write(data)
+        async with asyncio.timeout(0.001):
+            await connection.read_some(1)
+
+    return linger(64, step)
+
+
+def bare_lines() -> Attack:
+    """An empty line is no request, but was enough to stop the timer."""
+    parts = {0: request("/livez"), 1: b"\r\n"}
+    return linger(50, lambda connection, second: connection.write(parts.get(second, b"")))
+
+
+async def every_number(site: Site) -> None:
+    """All parameters of the API's document, with numbers that are too large, or none."""
+    document = json.loads((await site.send(request("/openapi.json"))).body)
+    numbers = ("9" * 400, "-1", "1000000000", "1e308", "nan", "-inf", "%0a", "")
+    queries = [
+        request(f"{re.sub('{.*?}', '7', path)}?{parameter['name']}={value}", method=method.upper())
+        if method == "get"
+        else request(f"{path}?{parameter['name']}={value}", SEVEN)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] == "query"
+        for value in numbers
+    ]
+    for start in range(0, len(queries), 16):
+        await asyncio.gather(*(site.send(one) for one in queries[start : start + 16]))
+
+
+async def no_palette(site: Site) -> None:
+    """Alone it is refused; among others it fails by itself."""
+    await site.send(request("/classify", files.no_palette_png()))
+    answer = await site.send(several("/classify", [SEVEN, files.no_palette_png(), SEVEN]))
+    labels = [one.get("label") for one in json.loads(answer.body).get("predictions", ())]
+    if answer.outcome == 200 and labels != [7, None, 7]:
+        site.outcomes["others failed with it"] += 1
+
+
+async def small_beside_large(site: Site) -> None:
+    """Twelve clients of 256 images; requests of one image with a deadline of two seconds."""
+    large = asyncio.ensure_future(site.flood([several("/classify", [SEVEN] * 256)], connections=12))
+    small = request("/classify", SEVEN, headers=["X-Request-Timeout: 2"])
+    await asyncio.sleep(1)
+    while not large.done():
+        answer = await exchange(site.target, small)
+        site.outcomes[f"small: {answer.outcome}"] += 1
+        await asyncio.sleep(0.2)
+    await large
+
+
+async def pipelined_after_key(site: Site) -> None:
+    """One connection whose first request has a key and whose second has none."""
+    for path in ("/models", "/models/reload%0A"):
+        second = request(path, method="POST" if "reload" in path else "")
+        connection = await Connection.open(site.target)
+        await connection.write(request("/models", key=KEY) + second)
+        site.outcomes[f"first: {(await connection.read()).outcome}"] += 1
+        site.outcomes[(await connection.read()).outcome] += 1
+        connection.close()
+
+
+def upgrades() -> list[bytes]:
+    """Thousands of requests at once, of which one answer is read; some offer HTTP/2."""
+    upgrade = request("/livez", headers=["Connection: Upgrade", "Upgrade: h2c"])
+    return [upgrade * (1_000_000 // len(upgrade)), GOOD * 1_000, request("/livez") * 5_000]
+
+
+GARBAGE = (b"\0garbage\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\0", b"x" * 100_000)
+SMALL = ("small: 200", *(f"small: {status}" for status in BUSY))
+HASTE = ["X-Request-Timeout: 1"]
+
+CASES = [
+    Case("no attack", lambda site: asyncio.sleep(site.seconds), short=True, alone=True),
+    # heads
+    Case("8 heads of 60 MB", at_once(lambda: [START + b"X: " + b"x" * 60_000_000] * 8), TOO_LONG),
+    Case(
+        "8 heads of short lines", at_once(lambda: [START + b"a: b\r\n" * 3_300_000] * 8), TOO_LONG
+    ),
+    Case("8 paths of 60 MB", at_once(lambda: [b"GET /" + b"x" * 60_000_000] * 8), TOO_LONG),
+    Case(
+        "20 heads of 101 headers",
+        at_once(lambda: [START + b"a: b\r\n" * 101 + b"\r\n"] * 20),
+        (431,),
+        short=True,
+    ),
+    Case("heads that end late", flood(large_heads, 16), TOO_LONG, short=True),
+    Case("heads that take long to read", flood(intricate_heads), short=True),
+    Case("heads that are none", in_turn(unframed), (400, 411, 413, 501, CLOSED), short=True),
+    Case(
+        "40 Accept headers of 5 MB",
+        in_turn(
+            lambda: [request("/", headers=[f"Accept: a/{n}" + "x" * 5_000_000]) for n in range(40)]
+        ),
+        TOO_LONG,
+    ),
+    Case(
+        "6,000 forwarded addresses of 60 KB",
+        in_turn(
+            lambda: [
+                request("/models", headers=[f"X-Forwarded-For: {number}" + "x" * 60_000])
+                for number in range(6_000)
+            ],
+            source="127.0.0.1",
+        ),
+        (200, 422, *BUSY),
+    ),
+    Case(
+        "a good request, then garbage",
+        in_turn(lambda: [GOOD + one for one in GARBAGE]),
+        (200,),
+        (200,),
+        short=True,
+    ),
+    Case("redirects", redirected_host, (200, 307, 308, 400, 401, 404, 405), short=True),
+    Case(
+        "other hosts and other sites",
+        in_turn(
+            lambda: [
+                GOOD.replace(b"Host: localhost", b"Host: evil.example"),
+                request("/classify", SEVEN, headers=["Sec-Fetch-Site: cross-site"]),
+            ]
+        ),
+        (400, 403),
+        (400, 403),
+        short=True,
+    ),
+    Case("requests in a row", flood(upgrades), (200, 400, 429, 431, 503, CLOSED), short=True),
+    Case("connections that break off", breaking_off, short=True),
+    # connections
+    Case("13 idle addresses", idle_addresses, (200,), short=True, alone=True),
+    *(
+        Case(title, attack, (CLOSED,), patient=True)
+        for title, attack in {
+            "500 connections without a request": linger(500, lambda one, _: one.write(b"")),
+            "50 bare CRLFs after an answer": bare_lines(),
+            "200 heads of a byte a second": linger(
+                200, a_byte_a_second(START + b"X:" + b"x" * 999)
+            ),
+            "100 bodies of a byte a second": linger(
+                100, a_byte_a_second(GOOD, len(GOOD) - len(SEVEN))
+            ),
+            "64 readers of a byte a second": slow_readers(),
+        }.items()
+    ),
+    # bodies
+    Case("100 bodies without their last bytes", withhold([ATTACKER]), HELD),
+    Case("the same from 50 addresses", withhold(addresses(50)), HELD),
+    Case("nested JSON", flood(nested_json, 2), (200, *UNFIT), short=True),
+    Case(
+        "8 JSON bodies of 20 MB",
+        flood(
+            lambda: [
+                request(
+                    "/classify",
+                    b'{"image":"' + base64.b64encode(bytes(LARGEST * 3 // 4 - 60)) + b'"}',
+                    kind=JSON,
+                )
+            ],
+            8,
+        ),
+        UNFIT,
+    ),
+    Case("forms of many parts", flood(forms, 2), UNFIT, short=True),
+    Case("chunks of a byte", flood(chunks), short=True),
+    Case("bodies that inflate", flood(inflating, 8), UNFIT, short=True),
+    Case("tensors of false sizes", flood(false_tensors), UNFIT, short=True),
+    Case("tensors of odd values", flood(odd_values, 4), (200, *UNFIT)),
+    # pictures
+    Case(
+        "2 progressive JPEGs of 6,300 scans",
+        flood(lambda: [request("/classify", files.scans_jpeg(), headers=HASTE)], 2),
+        (200, *UNFIT),
+        short=True,
+        alone=True,
+    ),
+    Case(
+        "BMP of one row of 50 million",
+        flood(lambda: [request("/classify", files.rle_bmp(), headers=HASTE)]),
+        (200, *UNFIT),
+        short=True,
+        alone=True,
+    ),
+    Case(
+        "256 JPEGs of 499 comments in one JSON",
+        flood(lambda: [several("/classify", [files.commented_jpeg(499)] * 256)], 30),
+        (200, *UNFIT),
+        short=True,
+        alone=True,
+    ),
+    Case(
+        "256 WebPs in one JSON",
+        flood(lambda: [several("/classify", [files.one_colour_webp()] * 256)]),
+        (200, *UNFIT),
+    ),
+    Case("files that grow", flood(growing_files, 8), (200, *UNFIT)),
+    Case("files just within the limits", flood(allowed_files, 12), (200, *UNFIT)),
+    Case("files that are broken", flood(broken_files), (200, *UNFIT), short=True),
+    Case("palette PNG without PLTE", no_palette, (200, 422), (200, 422), short=True),
+    Case(
+        "24 pictures of 16 megapixels",
+        flood(lambda: [request("/classify", files.square_png(4_000))], 24),
+        (200, *UNFIT),
+    ),
+    # work
+    Case(
+        "counts without end",
+        flood(lambda: [request(f"/segment?count={n}", SEVEN) for n in ("9" * 400, 10**9)]),
+        (400, 422),
+        short=True,
+    ),
+    Case("every number in a query", every_number, short=True, alone=True),
+    Case("legal and expensive", flood(expensive, 12), (200, *BUSY)),
+    Case("64 drawings of routing", flood(lambda: [expensive()[2]], 64), (200, *BUSY)),
+    Case("64 readers of metrics and models", hurry(reads), (200, 422, *BUSY)),
+    Case(
+        "small requests beside large ones",
+        small_beside_large,
+        (200, *BUSY, *SMALL),
+        ("small: 200",),
+    ),
+    Case(
+        "400 routings that nobody reads",
+        unread(
+            lambda: infer(tensors(values([1, 1, 28, 28], [0.0] * 784)), model="mnist.routing"), 400
+        ),
+        (200, *BUSY, *GONE),
+    ),
+    Case(
+        "200 reconstructions that nobody reads", unread(reconstructions, 200), (200, *BUSY, *GONE)
+    ),
+    # keys
+    Case("reload without a key", keyed(reload, ""), DENIED, door="admin"),
+    Case("reload with an API key", keyed(reload, KEY), DENIED, door="keys"),
+    Case("guessed keys", flood(guesses), (401, 429, 431, CLOSED), door="keys"),
+    Case(
+        "pipelined behind a good key",
+        pipelined_after_key,
+        ("first: 200", 401, 404, CLOSED),
+        ("first: 200",),
+        door="keys",
+    ),
+    Case("reload through nginx", keyed(reload, KEY), DENIED, door="nginx", short=True),
+    Case("metrics through nginx", keyed(metrics, ADMIN_KEY), DENIED, door="nginx", short=True),
+]

@@ -1,0 +1,159 @@
+"""What the shipped bundles know, over HTTP: digits, drawn and photographed, and test splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import numpy as np
+import pytest
+
+from model.bundle import Bundle
+from service.pictures import SAMPLES
+from service.settings import Settings
+from tests.pictures import Picture, as_png, kinds, render
+from training.answers import is_wrong
+from training.data.datasets import DATASETS, Examples, load
+from training.data.pairs import TEST_DIGESTS, published_pairs
+
+BATCH = COUNT = 100
+NEEDED = {"mnist-matrix": 95}
+"""Of a hundred, of a network that errs three times as often as the others, which need 97."""
+
+
+@pytest.fixture(scope="session")
+def test_digits(data_dir: Path) -> Examples:
+    """The published test split."""
+    return load(DATASETS["mnist"], "test", data_dir, fetch=False)
+
+
+@pytest.mark.release
+@pytest.mark.data
+def test_ten_thousand_pictures_get_the_recorded_score(
+    single_bundle_name: str, service: httpx.Client, data_dir: Path
+) -> None:
+    """The test split over HTTP gives exactly the errors that `evaluate` recorded."""
+    manifest = Bundle.open(Settings().bundles / single_bundle_name).manifest
+    tested = load(DATASETS[manifest.dataset], "test", data_dir, fetch=False)
+    wrong = 0
+    for start in range(0, len(tested.labels), BATCH):
+        pictures = tested.images[start : start + BATCH]
+        answer = service.post(
+            "/classify",
+            params={"model": single_bundle_name},
+            files=[("file", ("picture.png", as_png(one), "image/png")) for one in pictures],
+        )
+        labels = tested.labels[start : start + BATCH]
+        predictions = [one["label"] for one in answer.json()["predictions"]]
+        wrong += sum(map(int.__ne__, predictions, map(int, labels)))
+    assert manifest.metrics["test_errors"] == wrong
+
+
+@pytest.mark.release
+@pytest.mark.data
+@pytest.mark.parametrize("shift_px", TEST_DIGESTS)
+def test_ten_thousand_pairs_get_the_recorded_score(
+    shift_px: int, pair_bundle_name: str, service: httpx.Client, test_digits: Examples
+) -> None:
+    """The published test pairs over HTTP give exactly the errors that `evaluate` recorded."""
+    pairs = published_pairs(test_digits, size=36, shift_px=shift_px)
+    wrong = 0
+    for start in range(0, len(pairs.labels), BATCH):
+        answer = service.post(
+            "/classify",
+            params={"model": pair_bundle_name},
+            files=[
+                ("file", ("pair.png", as_png(one), "image/png"))
+                for one in pairs.images[start : start + BATCH]
+            ],
+        )
+        lengths = np.array([one["lengths"] for one in answer.json()["predictions"]], np.float32)
+        wrong += int(is_wrong(lengths, pairs.labels[start : start + BATCH]).sum())
+    metrics = Bundle.open(Settings().bundles / pair_bundle_name).manifest.metrics
+    assert metrics["shifts"][f"{shift_px} px"]["drawn_errors"] == wrong
+
+
+@pytest.mark.parametrize("digit", range(10))
+def test_sample_digits_are_answered_right(
+    digit: int, bundle_name: str, service: httpx.Client
+) -> None:
+    """Every shipped bundle knows the ten digits that the documentation shows."""
+    picture = (SAMPLES / f"{digit}.png").read_bytes()
+    answer = service.post("/classify", params={"model": bundle_name}, files={"file": picture})
+    assert digit == answer.json()["predictions"][0]["label"]
+
+
+def test_every_bundle_has_samples(service: httpx.Client) -> None:
+    """Each with licence and source; those of one class are read as that class."""
+    for model in service.get("/models").json()["models"]:
+        name = model["name"]
+        samples = service.get(f"/models/{name}/samples").json()["samples"]
+        assert 5 <= len(samples) <= 10
+        assert all(one["licence"] and one["source"] for one in samples)
+        files = [service.get(f"/models/{name}/samples/{one['file']}").content for one in samples]
+        sent = [("file", png) for png in files]
+        answer = service.post("/classify", params={"model": name}, files=sent).json()
+        assert {one["file"]: one["label"] for one in samples if one["label"] is not None} == {
+            one["file"]: read["label"]
+            for one, read in zip(samples, answer["predictions"], strict=True)
+            if one["label"] is not None
+        }
+
+
+def test_reconstructions_resemble_the_samples(bundle_name: str, service: httpx.Client) -> None:
+    """What a network draws of a digit is read as that digit by `mnist-compact`.
+
+    Eight of ten do of `mnist-matrix`, whose poses were trained without any decoder, and of
+    `mnist-shared`.
+    """
+    read = []
+    for digit in range(10):
+        drawn = service.post(
+            "/reconstruct",
+            params={"model": bundle_name},
+            headers={"Accept": "image/png"},
+            files={"file": (SAMPLES / f"{digit}.png").read_bytes()},
+        ).content
+        asked = {"params": {"model": "mnist-compact"}, "files": {"file": drawn}}
+        answer = service.post("/classify", **asked)
+        read.append(answer.json()["predictions"][0]["label"])
+    right = sum(label == digit for digit, label in enumerate(read))
+    assert right >= (8 if bundle_name in ("mnist-matrix", "mnist-shared") else 10)
+
+
+class Album(NamedTuple):
+    """Pictures and what they show."""
+
+    pictures: list[Picture]
+    labels: list[int]
+
+
+@pytest.fixture(scope="session", params=kinds())
+def album(request: pytest.FixtureRequest, validation_digits: Examples) -> Album:
+    """A hundred pictures of one kind, of digits drawn by lot."""
+    kind: str = request.param
+    rng = np.random.default_rng(kinds().index(kind))
+    chosen = rng.choice(len(validation_digits.labels), COUNT, replace=False)
+    return Album(
+        [render(kind, validation_digits.images[index, 0], rng) for index in chosen],
+        [int(validation_digits.labels[index]) for index in chosen],
+    )
+
+
+@pytest.mark.data
+def test_nearly_all_are_answered_right(
+    album: Album, bundle_name: str, service: httpx.Client
+) -> None:
+    """Real digits, drawn, photographed or saved in many ways, are recognised over HTTP."""
+    predictions = []
+    for start in range(0, COUNT, 25):
+        pictures = album.pictures[start : start + 25]
+        answer = service.post(
+            "/classify",
+            params={"model": bundle_name},
+            files=[("file", ("picture", one.content, one.media_type)) for one in pictures],
+        )
+        predictions += [one.get("label") for one in answer.json()["predictions"]]
+    right = sum(given == label for given, label in zip(predictions, album.labels, strict=True))
+    assert right >= NEEDED.get(bundle_name, 97)
