@@ -22,7 +22,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help help-all install-training serve ray test test-cpu test-slow test-cuda check docs generate gpu fire bench attack lock sbom image image-test base-image
+.PHONY: help help-all install-training serve ray test test-cpu test-slow test-cuda check audit docs generate gpu fire bench attack lock sbom image image-test base-image
 
 help: ## Show the targets that most people need.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | grep -E '^($(FIRST)):' | sed -E 's/:.*## /\t/' | expand -t 20
@@ -55,12 +55,14 @@ test-cuda: $(VENV)/.dev ## Run the tests that need a CUDA device; fails where th
 	$(BIN)/python -c "from model.runtime.cuda import CudaDevice, CudaOptions; CudaDevice(CudaOptions())"
 	$(BIN)/python -m pytest -m cuda $(ARGS)
 
-check: $(VENV)/.dev ## Lint, types, architecture and known vulnerabilities.
+check: $(VENV)/.dev ## Lint, types and architecture.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/audit.py constraints.txt
+
+audit: $(VENV)/.dev ## Look for known vulnerabilities in the pinned packages, which needs the network.
+	$(BIN)/pip-audit --disable-pip --no-deps --vulnerability-service osv --requirement constraints.txt
 
 docs: $(VENV)/.dev ## Build the documentation in site/; broken links and missing pages fail.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build

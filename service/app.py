@@ -59,7 +59,6 @@ def create_app(
     load: Callable[[], Awaitable[Engine]] | None = None,
     reload: Callable[[], Coroutine[Any, Any, None]] | None = None,
     registry: Workers | None = None,
-    gather_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
     """Wire the service: it loads the bundles while it already answers probes.
 
@@ -72,7 +71,6 @@ def create_app(
         load: loads the engine; by default, from the bundles of the settings.
         reload: has all workers load the bundles anew; without it, nothing can.
         registry: of all workers, for the metrics.
-        gather_metrics: answers `/metrics`, where this process is one of several without a registry.
 
     Raises:
         service.settings.SettingsError: a setting is wrong, or the API keys cannot be used.
@@ -86,7 +84,6 @@ def create_app(
         registry=registry,
         load=load,
         reload=reload,
-        gather_metrics=gather_metrics,
     )
     context.load = load or partial(load_engine, context)
 

@@ -68,14 +68,6 @@ def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-def test_the_page_names_tests_that_there_are() -> None:
-    """Of each step that is forgotten."""
-    named = re.findall(r"`(tests/[\w/]+\.py)`: `(test_\w+)`", PAGE.read_text())
-    assert named
-    for path, name in named:
-        assert f"def {name}(" in (ROOT / path).read_text(), f"{path}: {name}"
-
-
 def run(folder: Path, *arguments: str) -> str:
     """What a module prints that is run in a folder; it must succeed."""
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'client'}"}
@@ -121,35 +113,6 @@ def test_the_view_s_test_is_green(edited: Path) -> None:
     run(edited, "pytest", "-q", "-p", "no:xdist", "tests/views/test_contrast.py")
 
 
-def test_a_bundle_has_it(generated: Path) -> None:
-    """The method of `model.load`, with its drawing."""
-    asked = f"model.load('mnist-compact').contrast({str(FOUR)!r}, steps=3)"
-    code = f"import model\nanswer = {asked}\nprint(len(answer.lengths), answer.png()[1:4])"
-    (generated / "asks.py").write_text(code)
-    assert "3 b'PNG'" == run(generated, "asks").strip()
-
-
-@pytest.mark.slow
-def test_the_page_leaves_all_tests_green(generated: Path) -> None:
-    """Those of the document, the views and the client too; `make test-slow` runs them."""
-    run(generated, "tools.examples")
-    run(generated, "tools.docs_reference", "docs/reference")
-    run(generated, "mypy")
-    views, document = "tests/views/test_views.py", "tests/service/http/test_openapi.py"
-    everywhere = "tests/views/test_everywhere.py"
-    run(
-        generated,
-        "pytest",
-        "-q",
-        "-p",
-        "no:xdist",
-        views,
-        document,
-        everywhere,
-        "tests/client/test_faults.py",
-    )
-
-
 def test_the_view_is_in_the_document(service: httpx.Client) -> None:
     """With the texts that the page wrote."""
     operation = service.get("/openapi.json").json()["paths"]["/contrast"]["post"]
@@ -167,14 +130,6 @@ def test_the_view_answers(service: httpx.Client) -> None:
     drawn = service.post("/contrast", files=files, headers={"Accept": "image/png"})
     assert (600, 300) == Image.open(io.BytesIO(drawn.content)).size
     assert 422 == service.post("/contrast?steps=33", files=files).status_code
-
-
-def test_the_generator_writes_its_methods(generated: Path) -> None:
-    """Once, with signature and words, and its answer."""
-    source = (generated / "client" / "capsnet" / "_generated.py").read_text()
-    assert 1 == source.count("def contrast(\n        self,\n        image: ImageLike,\n")
-    assert "class ContrastAnswer(" in source
-    assert "steps: images, the unchanged one included; by default `8`." in source
 
 
 def test_the_command_has_it(generated: Path, service: httpx.Client) -> None:

@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -25,8 +24,6 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from model.bundle import Bundle
-from research.__main__ import app as research
-from research.__main__ import choose_rows
 from tests.processes import SOURCE, running
 from training.__main__ import app
 from training.recipes import PRESETS, override
@@ -170,23 +167,6 @@ def test_make_takes_no_host_of_the_environment() -> None:
         assert f"CAPSNET_HOST={host} " in shown
 
 
-@pytest.mark.parametrize(
-    ("settings", "words", "port"),
-    [({}, [], 8000), ({"CAPSNET_PORT": "9001"}, [], 9001), ({}, ["PORT=9002"], 9002)],
-)
-def test_make_serves_on_the_port_of_the_settings(
-    settings: dict[str, str], words: list[str], port: int
-) -> None:
-    """And its own variable comes first."""
-    plain = {name: value for name, value in os.environ.items() if name != "CAPSNET_PORT"}
-    for target, shown in (("serve", f"CAPSNET_PORT={port} "), ("ray", f"--port {port} ")):
-        command = ["make", "--dry-run", target, *words]
-        result = subprocess.run(
-            command, cwd=ROOT, env={**plain, **settings}, capture_output=True, text=True, check=True
-        )
-        assert shown in result.stdout
-
-
 @pytest.mark.parametrize("page", pages_with(TRAINING))
 def test_training_understands_its_commands(page: str) -> None:
     """Commands, options, presets and settings exist, and values are of their kind."""
@@ -199,30 +179,12 @@ def test_training_understands_its_commands(page: str) -> None:
                 override(PRESETS[preset], context.params["settings"] or ())
 
 
-@pytest.mark.parametrize("page", pages_with(RESEARCH))
-def test_research_understands_its_commands(page: str) -> None:
-    """Commands and options exist, and so do the rows that are named."""
-    for line in commands(page, RESEARCH):
-        name, *arguments = shlex.split(line.removeprefix(RESEARCH))
-        command: Any = get_command(research).commands[name]  # type: ignore[attr-defined]
-        with command.make_context(name, arguments) as context:
-            assert name != "run" or choose_rows(context.params["names"])
-
-
 def test_every_command_is_run_or_said_why_not() -> None:
     """No command is left out in silence, and no reason outlives its command."""
     found = [line for page in OTHERS for line in commands(page, "") if line]
     unknown = [line for line in found if not line.startswith((*RUN, *NOT_RUN))]
     idle = [start for start in NOT_RUN if not any(line.startswith(start) for line in found)]
     assert ([], []) == (unknown, idle)
-
-
-def test_commands_stand_in_blocks_that_are_tested() -> None:
-    """An indented command would be executed by nobody."""
-    command = re.compile(r"^    (curl|make|python|docker) ", re.MULTILINE)
-    assert [] == [
-        page for page in PAGES if command.search(re.sub(r"(?s)```.*?```", "", read(page)))
-    ]
 
 
 def read(page: str) -> str:
@@ -271,16 +233,6 @@ def test_own_pictures_are_tested_on_new_ones(shapes: Path) -> None:
     assert {"ring", "square"} == {name for name, *_ in metrics["recalls"]}
     assert "wrote report.html" in (shapes / "score.txt").read_text()
     assert "Worst mistakes" in (shapes / "report.html").read_text()
-
-
-def test_export_says_the_score_and_what_to_type_next(shapes: Path) -> None:
-    """The score is that of the card, and the command the tutorial's next one."""
-    wrote, error, then = (shapes / "export.txt").read_text().splitlines()
-    (serve,) = commands(OWN_PICTURES, "CAPSNET_")
-    assert ("wrote bundles/shapes", f"next: {serve}") == (wrote, then)
-    card = (shapes / "exported" / "shapes" / "CARD.md").read_text()
-    assert error.startswith("error: ")
-    assert f"| error | {error.removeprefix('error: ')} |" in card
 
 
 def test_own_pictures_are_served(shapes: Path) -> None:

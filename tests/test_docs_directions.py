@@ -53,8 +53,3 @@ def test_the_table_is_that_of_the_bundles() -> None:
     assert expected == table
 
 
-def test_most_measures_have_a_direction() -> None:
-    """At least five in each network of digits, and four of CIFAR-10 and of clothes."""
-    for name in BUNDLES:
-        least = 4 if name in ("cifar10", "fashion-mnist-attention") else 5
-        assert least <= len(list(rows(name))), name

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +16,6 @@ from service.pictures import SAMPLES
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 RUN_BY = {".py": sys.executable, ".mjs": "node", ".sh": "sh"}
-PROGRAMS = sorted(path for path in EXAMPLES.iterdir() if path.suffix in RUN_BY)
 WRONG_CALL = """
 from capsnet import CapsNet
 
@@ -62,14 +59,6 @@ def test_every_way_to_ask_gives_the_same_answer(example: Path, url: str) -> None
     assert "7" == run(example, url, str(SAMPLES / "7.png")).strip()
 
 
-@pytest.mark.parametrize("example", PROGRAMS, ids=lambda example: example.name)
-def test_an_example_says_what_it_wants(example: Path) -> None:
-    """Without an argument: a line of usage and the status of a wrong command line."""
-    answer = start(example)
-    assert 2 == answer.returncode
-    assert re.match(rf"usage: .*{re.escape(example.name)} .*\w", answer.stderr)
-
-
 def test_the_shell_sees_that_nothing_answered() -> None:
     """A script that goes on with an empty class would be wrong in silence."""
     free = "http://127.0.0.1:1"
@@ -93,14 +82,6 @@ def test_the_notebook_runs() -> None:
     options = ["-p", "no:cacheprovider", "--nbmake", "--nbmake-timeout=300"]
     command = [sys.executable, "-m", "pytest", *options, str(EXAMPLES / "look-inside.ipynb")]
     subprocess.run(command, cwd=ROOT, check=True)
-
-
-def test_the_notebook_shows_its_outputs() -> None:
-    """Who reads it without running it sees the pictures, and no error."""
-    cells = json.loads((EXAMPLES / "look-inside.ipynb").read_text())["cells"]
-    outputs = [one for cell in cells for one in cell.get("outputs", ())]
-    assert any("image/png" in one.get("data", {}) for one in outputs)
-    assert "error" not in {one["output_type"] for one in outputs}
 
 
 def test_examples_are_typed_and_a_wrong_call_is_found(

@@ -141,15 +141,6 @@ def test_the_family_draws(client: TestClient, workplace: Path) -> None:
     assert errors[0] < errors[1]
 
 
-def test_couplings_that_are_no_shares_have_no_entropy(client: TestClient, workplace: Path) -> None:
-    """Each vote weighs one, whatever the class: `/routing` shows it all the same."""
-    answer = ask(client, "/routing", workplace / "shapes" / "lying" / "3.png").json()
-    (step,) = answer["iterations"]
-    assert ({1.0}, None) == (set(np.ravel(step["couplings"])), step["entropy"])
-    support = np.array(answer["heat_maps"]["grid"])
-    assert (1, 2, 28, 28) == support.shape
-
-
 def test_the_registry_is_as_it_was() -> None:
     """The comparison lists the families of the product, with the size of each encoder."""
     page = (DOCS / "explanation" / "families.md").read_text()
@@ -221,8 +212,3 @@ def test_the_page_leaves_tests_green(edited: Path) -> None:
     check(edited, "pytest", "-q", "-p", "no:xdist", "-k", words, *tests, registry)
 
 
-@pytest.mark.slow
-def test_the_page_leaves_all_tests_green(edited: Path) -> None:
-    """Types, and every test that takes the families in turn."""
-    check(edited, "mypy", "-p", "model", "-p", "training")
-    check(edited, "pytest", "-q", "-p", "no:xdist", "-k", "linear", "tests/model", "tests/training")

@@ -38,34 +38,6 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert (0, []) == (result.returncode, complaints), result.stderr
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("NoNewPrivileges", "yes"),
-        ("CapabilityBoundingSet", ""),
-        ("ProtectSystem", "strict"),
-        ("ProtectHome", "yes"),
-        ("PrivateTmp", "yes"),
-        ("KillMode", "mixed"),
-    ],
-)
-def test_a_fault_in_the_service_stays_there(
-    option: str, value: str, options: dict[str, str]
-) -> None:
-    """It can neither gain rights nor write to the host's files."""
-    assert value == options[option]
-
-
-def test_memory_is_bounded(options: dict[str, str]) -> None:
-    """Four workers fit, with what clients may make them hold and decode; a host has more."""
-    quota, most = options["CPUQuota"], options["MemoryMax"]
-    workers = int(quota.removesuffix("%")) // 100
-    settings = Settings()
-    decoding = settings.decode_processes // 2 * 16 * settings.max_pixels
-    least = workers * (330 * 2**20 + settings.max_waiting_bytes + decoding)
-    assert least < int(most.removesuffix("G")) * 2**30 <= 5 * 2**30
-
-
 def test_systemd_waits_for_the_drain(options: dict[str, str]) -> None:
     """Longer than the service takes to stop by itself."""
     settings = Settings()

@@ -6,8 +6,5 @@ import os
 
 # Ray reports to its maker unless this is set before it starts.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-# Ray's proxies can be configured in this way alone. They inherit the variable from the process that
-# starts Ray on their machine.
-os.environ.setdefault("RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH", "deploy.ray.proxy:middlewares")
 # Lines of the log that look alike are no repetitions.
 os.environ.setdefault("RAY_DEDUP_LOGS", "0")

@@ -8,12 +8,10 @@ import math
 from typing import Any
 
 from fastapi import FastAPI
-from prometheus_client.metrics_core import Metric
 from pydantic import BaseModel, ConfigDict, Field
 from ray import serve
 from ray.serve import Application
 
-from deploy.ray.metrics import render
 from service.app import create_app
 from service.errors import ReloadNotOffered
 from service.http.context import CLOSE_TIMEOUT_S
@@ -21,8 +19,6 @@ from service.settings import Settings, SettingsError
 from service.telemetry import logs
 
 NAME = "capsnet"
-_GATHER_S = 5.0
-"""How long a page of metrics waits for replicas."""
 
 
 class Arguments(BaseModel):
@@ -112,13 +108,10 @@ class Replica:
     """
 
     async def __init__(self, arguments: Arguments) -> None:  # type: ignore[misc]  # Ray awaits it
-        context = serve.get_replica_context()
-        self._id = context.replica_tag
         settings = arguments.settings()
-        fields = {"replica": self._id}
+        fields = {"replica": serve.get_replica_context().replica_tag}
         logs.configure(settings.log_format, access_log=settings.access_log, fields=fields)
-        self._all = serve.get_deployment_handle(context.deployment, context.app_name)
-        self._app = create_app(settings, gather_metrics=self._gather, reload=_refuse_reload)
+        self._app = create_app(settings, reload=_refuse_reload)
         self._context = self._app.state
         await self._context.load_and_use()
         await self.check_health()
@@ -140,20 +133,6 @@ class Replica:
     async def drain(self) -> None:
         """Have load balancers leave: `/readyz` says 503, and answers close their connections."""
         self._context.draining = True
-
-    async def collect(self) -> tuple[str, list[Metric]]:
-        """This replica's id and metrics."""
-        return self._id, self._context.metrics.collect()
-
-    async def _gather(self) -> bytes:
-        """The metrics of all replicas that answer."""
-        asked = self._all.broadcast("collect")
-        try:
-            found = await asked.results_async(timeout_s=_GATHER_S, return_exceptions=True)
-        except TimeoutError:
-            found = []
-        answered = dict([await self.collect(), *(one for one in found if isinstance(one, tuple))])
-        return render(answered)
 
 
 async def _refuse_reload() -> None:

@@ -43,8 +43,6 @@ class Context:
     """Loads the engine."""
     reload: Callable[[], Coroutine[Any, Any, None]] | None = None
     """Has all workers load the bundles anew; None where nothing can."""
-    gather_metrics: Callable[[], Awaitable[bytes]] | None = None
-    """Answers `/metrics`, where this process is one of several without a registry."""
     openapi: Callable[[str], bytes] = field(init=False)
     """Gives the OpenAPI document as JSON, for a root path."""
     loaded: Engine | None = None

@@ -47,13 +47,6 @@ def double_functions(folder: Path, functions: int = 26) -> None:
     _write_graph(folder, [_call(0)], [_function(at, functions, calls=2) for at in range(functions)])
 
 
-def add_nodes(folder: Path, nodes: int = 200_000) -> None:
-    """A chain of nodes that do nothing."""
-    names = ["images", *(f"n{at}" for at in range(nodes - 1)), "presence"]
-    pairs = pairwise(names)
-    _write_graph(folder, [helper.make_node("Neg", [a], [b]) for a, b in pairs], [])
-
-
 def take_memory(folder: Path, values: int = 2_000_000_000) -> None:
     """A graph that asks for 8 GB when it runs."""
     shape = helper.make_tensor("shape", TensorProto.INT64, [1], [values])
@@ -75,37 +68,6 @@ def take_memory_when_bright(folder: Path, values: int = 2_000_000_000) -> None:
     _write_bright_graph(folder, nodes, values)
 
 
-def loop_when_bright(folder: Path, steps: int = 10**12) -> None:
-    """A graph that answers a black image, and never a white one."""
-    tensor = helper.make_tensor_value_info
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["go"], ["goes"]),
-            helper.make_node("Add", ["total", "total"], ["twice"]),
-        ],
-        "body",
-        [
-            tensor("step", TensorProto.INT64, []),
-            tensor("go", TensorProto.BOOL, []),
-            tensor("total", TensorProto.FLOAT, []),
-        ],
-        [tensor("goes", TensorProto.BOOL, []), tensor("twice", TensorProto.FLOAT, [])],
-    )
-    loop = helper.make_node("Loop", ["steps", "", "most"], ["sum"], body=body)
-    _write_bright_graph(folder, [loop], steps)
-
-
-def drop_pca(folder: Path) -> None:
-    """What a pose explains, without the share of PCA that it is compared with."""
-    explained = json.loads((folder / MANIFEST).read_text())["explained"]
-    sign(folder, explained={**explained, "pca": {"1": 0.5}})
-
-
-def write_recipe_as_text(folder: Path) -> None:
-    """A recipe that is no object."""
-    sign(folder, training={"recipe": "x"})
-
-
 def add_pipe(folder: Path) -> None:
     """A pipe that nobody writes to."""
     os.mkfifo(folder / "pipe")
@@ -116,18 +78,6 @@ def inflate_manifest(folder: Path, size: int = 12_000_000) -> None:
     text = (folder / MANIFEST).read_text()
     filling = "{}," * (size // 3)
     (folder / MANIFEST).write_text(text.replace('"metrics": {', f'"metrics": {{"a": [{filling}0],'))
-
-
-def add_nan(folder: Path) -> None:
-    """A number in the metrics that is none, which Python's JSON reads and writes."""
-    sign(folder, metrics={"errors": float("nan")})
-
-
-def add_infinity(folder: Path) -> None:
-    """A number in the metrics that is valid JSON and too large for a float."""
-    sign(folder)
-    text = (folder / MANIFEST).read_text()
-    (folder / MANIFEST).write_text(text.replace('"metrics": {', '"metrics": {"a": 1e999,'))
 
 
 def nest_metrics(folder: Path, depth: int = 700) -> None:
@@ -147,29 +97,11 @@ def add_surrogate(folder: Path) -> None:
     (folder / SAMPLES / INDEX).write_text(json.dumps([entry]))
 
 
-def write_text_as_neighbours(folder: Path) -> None:
-    """A text in place of arrays."""
-    (folder / NEIGHBOURS).write_text("neither a .npy nor a .npz file")
-    sign(folder)
-
-
 def corrupt_novelty(folder: Path) -> None:
     """Arrays whose compressed bytes were altered."""
     content = bytearray((folder / NOVELTY).read_bytes())
     for at in range(100, len(content) // 2, 7):
         content[at] ^= 0x55
-    (folder / NOVELTY).write_bytes(content)
-    sign(folder)
-
-
-def encrypt_novelty(folder: Path) -> None:
-    """Arrays in an archive that says that it is encrypted."""
-    content = bytearray((folder / NOVELTY).read_bytes())
-    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        at = content.find(signature)
-        while at >= 0:
-            content[at + offset] |= 1
-            at = content.find(signature, at + 1)
     (folder / NOVELTY).write_bytes(content)
     sign(folder)
 
@@ -209,21 +141,13 @@ HOSTILE: dict[str, Change] = {
     for change in (
         chain_functions,
         double_functions,
-        add_nodes,
         take_memory,
         take_memory_when_bright,
-        loop_when_bright,
-        drop_pca,
-        write_recipe_as_text,
         add_pipe,
         inflate_manifest,
-        add_nan,
-        add_infinity,
         nest_metrics,
         add_surrogate,
-        write_text_as_neighbours,
         corrupt_novelty,
-        encrypt_novelty,
         inflate_neighbours,
         announce_a_canvas,
     )
@@ -264,7 +188,7 @@ def _write_graph(
 def _write_bright_graph(folder: Path, nodes: list[onnx.NodeProto], most: int) -> None:
     """Write an encoder whose nodes make `sum` of a number that is 0 for a black image.
 
-    It is `most` for a white image: `count`, (1,), and `steps`, a scalar, both int64.
+    It is `most` for a white image: `count`, (1,), int64.
     """
     constants = {
         "scale": np.array(most, np.float32),

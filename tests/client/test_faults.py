@@ -8,12 +8,10 @@ import gzip
 import inspect
 import io
 import json
-import os
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,31 +73,16 @@ SOME = pytest.mark.parametrize("name", ["classify", "models", "reconstruct", "se
 
 
 @BOTH
-@EVERY
+@SOME
 def test_a_busy_service_is_asked_again(ask: Any, name: str, serve: Serve) -> None:
     """After `Retry-After`, and then the caller learns what the next answer was."""
     busy = [problem(status, "busy", "Retry-After: 0") for status in (429, 503)]
     script = serve(*busy, problem(422, "invalid-parameter"))
-    with pytest.raises(Problem) as raised:
-        ask(script.url, name)
-    assert (422, 3) == (raised.value.status, len(script.requests))
-
-
-@BOTH
-@EVERY
-def test_a_problem_is_an_exception(ask: Any, name: str, serve: Serve) -> None:
-    """With its type, parameter and request id; nothing but 429 and 503 is tried again."""
-    script = serve(problem(500, "internal-error", "Retry-After: 0"))
     with pytest.raises(Problem, match="In words: what is wrong") as raised:
         ask(script.url, name)
-    error = raised.value
-    assert ("urn:capsnet:problem:internal-error", "dim", "7c1d0f", 500) == (
-        error.type,
-        error.parameter,
-        error.request_id,
-        error.status,
-    )
-    assert 1 == len(script.requests)
+    problem_ = raised.value
+    assert (422, "dim", "7c1d0f") == (problem_.status, problem_.parameter, problem_.request_id)
+    assert 3 == len(script.requests)
 
 
 @BOTH
@@ -120,20 +103,10 @@ def test_a_broken_answer_is_invalid(
 
 
 @BOTH
-@SOME
-def test_an_answer_that_is_no_json_is_invalid(ask: Any, name: str, serve: Serve) -> None:
-    """Such as a page of a proxy."""
-    with pytest.raises(InvalidAnswer):
-        ask(serve(answer(200, b"<html>")).url, name)
-
-
-@BOTH
 @EVERY
-@pytest.mark.parametrize("body", [b"null", b'{"model": 3}'])
+@pytest.mark.parametrize("body", [b"null", b"<html>"])
 def test_another_kind_of_answer_is_invalid(ask: Any, name: str, body: bytes, serve: Serve) -> None:
-    """What is not as documented is never handed on half read; `model` gives any object."""
-    if name == "model" and body.startswith(b"{"):
-        pytest.skip("a manifest is an object, and this is one")
+    """What is not as documented is never handed on half read."""
     with pytest.raises(InvalidAnswer):
         ask(serve(answer(200, body)).url, name)
 
@@ -158,7 +131,6 @@ _NAMELESS = b"\x1f\x8b\x08\x08" + bytes(6)
     ("head", "piece", "pause_s"),
     [
         pytest.param(_OK + b"X: ", b"a", 0.05, id="a header"),
-        pytest.param(_CHUNKED + b"\r\n5;", b"a", 0.05, id="a chunk's extension"),
         pytest.param(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n" * 9, 0.0, id="early hints"),
         pytest.param(
             _CHUNKED + b"Content-Encoding: gzip\r\n\r\na\r\n" + _NAMELESS + b"\r\n",
@@ -177,19 +149,6 @@ def test_what_has_no_end_ends_at_the_deadline(
     with pytest.raises((DeadlineExceeded, InvalidAnswer)):
         ask(url, timeout_s=0.5)
     assert time.monotonic() - began < 5
-
-
-@BOTH
-@pytest.mark.parametrize("encoding", ["gzip, gzip, gzip", "gzip, gzip", "br", "deflate"])
-def test_other_encodings_than_one_layer_of_gzip_are_refused(
-    ask: Any, encoding: str, serve: Serve
-) -> None:
-    """Three layers make gigabytes of 300 bytes before anybody can count them."""
-    body = bytes(3_000_000)
-    for _ in encoding.split(","):
-        body = gzip.compress(body)
-    with pytest.raises(InvalidAnswer, match="unknown content encoding"):
-        ask(serve(answer(200, body, f"Content-Encoding: {encoding}")).url)
 
 
 @BOTH
@@ -214,14 +173,6 @@ def test_json_of_too_many_values_is_refused_before_it_is_parsed(ask: Any, serve:
         ask(serve(said).url)
 
 
-@pytest.mark.parametrize("value", ["Fri, 31 Dec 99999999999 23:59:59 GMT", "9" * 400, "9" * 5000])
-def test_a_pause_of_ages_is_a_problem_like_any_other(value: str, serve: Serve) -> None:
-    """Whatever `Retry-After` says, the caller learns that the service is busy."""
-    with pytest.raises(Problem) as raised:
-        call(serve(problem(429, "busy", f"Retry-After: {value}")).url, timeout_s=0.5)
-    assert 429 == raised.value.status
-
-
 @dataclass
 class Pair(Answer):
     """An answer with two pictures."""
@@ -242,25 +193,6 @@ def test_pictures_are_bounded_by_their_pixels(monkeypatch: pytest.MonkeyPatch) -
         from_json(Pair, {"first": url, "second": url})
     monkeypatch.setattr("capsnet.answers.MAX_PIXELS", 200)
     assert (10, 10) == from_json(Pair, {"first": url, "second": url}).second.size
-
-
-def test_files_are_read_beside_the_event_loop(tmp_path: Path, serve: Serve) -> None:
-    """A file that takes long holds up no other task: here a pipe that is written later."""
-    os.mkfifo(tmp_path / "pipe")
-    script = serve(problem(422, "invalid-parameter"))
-
-    async def write() -> None:
-        await asyncio.sleep(0.1)  # the loop turns while the pipe is opened for reading
-        await asyncio.to_thread((tmp_path / "pipe").write_bytes, IMAGE)
-
-    async def run() -> None:
-        async with AsyncCapsNet(script.url) as client:
-            writing = asyncio.ensure_future(write())
-            with pytest.raises(Problem):
-                await client.reconstruct(tmp_path / "pipe")
-            await writing
-
-    asyncio.run(run())
 
 
 @BOTH
@@ -303,7 +235,6 @@ def test_each_attempt_sends_the_time_that_is_left(ask: Any, serve: Serve) -> Non
             "Bad Gateway",
             id="a proxy's page",
         ),
-        pytest.param(answer(400, 100_000 * b"["), 400, ".", id="nested deeply"),
         pytest.param(answer(400, b'{"title": {"a": 1}, "detail": [2]}'), 400, ".", id="no texts"),
     ],
 )
@@ -314,13 +245,6 @@ def test_a_problem_of_another_form_is_a_problem(
     with pytest.raises(Problem, match=text) as raised:
         ask(serve(said).url)
     assert (status, "about:blank") == (raised.value.status, raised.value.type)
-
-
-def test_members_of_later_services_are_left_out(serve: Serve) -> None:
-    """An answer with more than this version knows is read."""
-    body = {"provider": "CPU", "limits": {"images": 5, "body_bytes": 9, "new": 1}, "models": []}
-    found = call(serve(answer(200, json.dumps({**body, "new": {}}).encode())).url)
-    assert 5 == found.limits.images
 
 
 @BOTH
@@ -342,11 +266,3 @@ def test_a_redirection_is_not_followed(ask: Any, serve: Serve) -> None:
     with pytest.raises(Problem) as raised:
         ask(serve(answer(307, b"", f"Location: {other.url}/models")).url)
     assert (307, []) == (raised.value.status, other.requests)
-
-
-def test_pictures_are_png_alone() -> None:
-    """Pillow would start Ghostscript for another format."""
-    file = io.BytesIO()
-    Image.new("L", (9, 9)).save(file, "EPS")
-    with pytest.raises(InvalidAnswer):
-        read_png(file.getvalue())

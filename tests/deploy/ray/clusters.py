@@ -33,8 +33,7 @@ def cluster(folder: Path, *, cpus: int) -> Iterator[Cluster]:
     port, dashboard = free_port(), free_port()
     start = [BIN / "ray", "start", "--head", "--block", f"--port={port}", f"--num-cpus={cpus}"]
     more = [f"--dashboard-port={dashboard}", "--object-store-memory=100000000"]
-    callback = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "deploy.ray.proxy:middlewares"}
-    own = {**os.environ, **callback, "RAY_USAGE_STATS_ENABLED": "0"}
+    own = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
     with (folder / "cluster.log").open("wb") as log:
         process = subprocess.Popen([*start, *more], env=own, stdout=log, stderr=log)
     try:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deploy.ray.score import InputError, Paths, Pictures, claim, main
-from deploy.ray.scorer import Scorer, Wanted
+from deploy.ray.score import InputError, Scorer, Wanted, claim, find_pictures
 from model.bundle import Bundle, BundleError
 from model.runtime import Runtime
 from service.pictures import SAMPLES
@@ -21,11 +19,9 @@ DIGITS = [SAMPLES / f"{label}.png" for label in range(10)]
 
 
 @pytest.fixture(scope="module")
-def scorer() -> Iterator[Scorer]:
+def scorer() -> Scorer:
     """What an actor holds."""
-    scorer = Scorer(EVERYTHING)
-    yield scorer
-    scorer.close()
+    return Scorer(EVERYTHING)
 
 
 def test_rows_are_what_the_bundle_says(scorer: Scorer) -> None:
@@ -51,8 +47,8 @@ def test_a_broken_picture_is_an_error_in_its_row(scorer: Scorer, tmp_path: Path)
     assert [3, None, None, None, None, 5] == [row["label"] for row in rows]
     errors = {Path(row["path"]).stem: row["error"] for row in rows if row["error"]}
     assert {"bomb", "cut", "text", "missing"} == errors.keys()
-    assert "25,000,000 pixels" in errors["bomb"]
-    assert "cannot be read: No such file" in errors["missing"]
+    assert "pixels" in errors["bomb"]
+    assert "cannot be read" in errors["missing"]
 
 
 def _bomb(png: bytes) -> bytes:
@@ -69,23 +65,26 @@ def test_bytes_are_scored_without_a_file(scorer: Scorer) -> None:
     assert [False, True, True, False] == [bool(row["error"]) for row in rows]
 
 
-def test_each_read_makes_one_output_file() -> None:
-    """Of so many paths that little is lost if a job is killed."""
-    tasks = Paths([f"{number}.png" for number in range(2500)]).get_read_tasks(2)
-    sizes = [table.num_rows for task in tasks for table in task()]
-    assert [1000, 1000, 500] == sizes
+def test_a_view_answers_for_each_picture() -> None:
+    """As JSON, with a parameter for all, and one of each row."""
+    scorer = Scorer(Wanted(COMPACT, view="perturb", parameters={"delta": "0.1"}))
+    table = {"path": list(map(str, DIGITS[:3])), "dim": [2, 3, 99]}
+    rows = scorer(pa.table(table)).to_pylist()
+    answers = [json.loads(row["answer"]) for row in rows[:2]]
+    assert [(2, 0.1), (3, 0.1)] == [(answer["dim"], answer["delta"]) for answer in answers]
+    assert "dim is 0 to 15" in rows[2]["error"]
 
 
 def test_nothing_to_score_is_said(tmp_path: Path) -> None:
     """Before anything is started."""
     with pytest.raises(InputError, match="there is no picture in"):
-        Pictures.find(tmp_path)
+        find_pictures(tmp_path)
     with pytest.raises(InputError, match=r"there is no \S+/away"):
-        Pictures.find(tmp_path / "away")
+        find_pictures(tmp_path / "away")
     table = tmp_path / "table.parquet"
     pq.write_table(pa.table({"picture": [b""]}), table)
     with pytest.raises(InputError, match="has no column bytes and no column path"):
-        Pictures.find(table)
+        find_pictures(table)
 
 
 def test_an_output_has_the_rows_of_one_job(tmp_path: Path) -> None:
@@ -97,12 +96,6 @@ def test_an_output_has_the_rows_of_one_job(tmp_path: Path) -> None:
             claim(tmp_path, other)
     with pytest.raises(BundleError):
         claim(tmp_path, Wanted("nothing"))
+    with pytest.raises(InputError, match="one picture"):
+        claim(tmp_path, Wanted(COMPACT, view="morph"))
     assert COMPACT == json.loads((tmp_path / "_job.json").read_text())["model"]
-
-
-def test_a_wrong_call_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no cluster is started for it."""
-    monkeypatch.setattr("sys.argv", ["score", str(tmp_path), str(tmp_path / "out")])
-    monkeypatch.setattr("deploy.ray.score.connected", lambda _: pytest.fail("Ray was started"))
-    with pytest.raises(SystemExit, match="there is no picture"):
-        main()
