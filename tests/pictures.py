@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
-from PIL import ExifTags, Image, ImageDraw, ImageFilter
+from PIL import ExifTags, Image, ImageFilter
 
 Digit: TypeAlias = NDArray[np.uint8]
 Plane: TypeAlias = NDArray[np.float32]  # ink coverage or light, 0 to 1
@@ -60,14 +60,6 @@ def render(kind: str, digit: Digit, rng: Generator) -> Picture:
     return _RENDERERS[kind](digit, rng)
 
 
-def _native_png(digit: Digit, _rng: Generator) -> Picture:
-    return _encode(Image.fromarray(digit), "PNG")
-
-
-def _inverted_native_png(digit: Digit, _rng: Generator) -> Picture:
-    return _encode(Image.fromarray(255 - digit), "PNG")
-
-
 def _small_off_centre(digit: Digit, rng: Generator) -> Picture:
     sheet = _place(_crop(np.asarray(digit / 255, np.float32)), (64, 64), rng)
     return _encode(_paint_grey(sheet, rng, np.uint8), "PNG")
@@ -103,44 +95,12 @@ def _grey16_png(digit: Digit, rng: Generator) -> Picture:
     return _encode(_paint_grey(_sketch(digit, rng), rng, np.uint16), "PNG")
 
 
-def _palette_png(digit: Digit, rng: Generator) -> Picture:
-    return _encode(_draw(digit, rng).quantize(int(rng.integers(8, 65))), "PNG")
-
-
-def _bilevel_png(digit: Digit, rng: Generator) -> Picture:
-    ink = _sketch(digit, rng) > 0.5
-    return _encode(Image.fromarray(ink ^ bool(rng.integers(2))), "PNG")
-
-
-def _webp(digit: Digit, rng: Generator) -> Picture:
-    return _encode(_draw(digit, rng), "WEBP", quality=int(rng.integers(70, 96)))
-
-
-def _bmp(digit: Digit, rng: Generator) -> Picture:
-    return _encode(_draw(digit, rng), "BMP")
-
-
-def _gif(digit: Digit, rng: Generator) -> Picture:
-    first = _draw(digit, rng)
-    second = Image.new("RGB", first.size, _choose(PAPERS, rng))
-    ImageDraw.Draw(second).line((0, 0, *first.size), _choose(PENS, rng), first.width // 12)
-    frames = [frame.quantize(32) for frame in (first, second)]
-    return _encode(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=400, loop=0)
-
-
 _RENDERERS: dict[str, Callable[[Digit, Generator], Picture]] = {
-    "native-png": _native_png,
-    "inverted-native-png": _inverted_native_png,
     "small-off-centre": _small_off_centre,
     "photo-jpeg": _photo_jpeg,
     "exif-jpeg": _exif_jpeg,
     "canvas-rgba": _canvas_rgba,
     "grey16-png": _grey16_png,
-    "palette-png": _palette_png,
-    "bilevel-png": _bilevel_png,
-    "webp": _webp,
-    "bmp": _bmp,
-    "gif": _gif,
 }
 
 
@@ -175,12 +135,6 @@ def _sketch(digit: Digit, rng: Generator) -> Plane:
     width, height = (int(side) for side in rng.integers(200, 501, 2))
     ink = _trace(digit, rng.uniform(0.35, 0.8) * min(width, height), rng)
     return _place(ink, (width, height), rng)
-
-
-def _draw(digit: Digit, rng: Generator) -> Image.Image:
-    """Draw a digit in colour, dark on light or light on dark."""
-    pen, paper = rng.permutation((_choose(PENS, rng), _choose(PAPERS, rng)))
-    return _paint(_sketch(digit, rng), pen, paper)
 
 
 def _paint(ink: Plane, pen: ArrayLike, paper: ArrayLike) -> Image.Image:

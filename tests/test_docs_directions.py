@@ -12,10 +12,7 @@ from model.bundle.directions import Direction
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explanation" / "directions.md"
-BUNDLES = (
-    *("mnist", "mnist-attention", "mnist-compact", "mnist-shared", "mnist-matrix"),
-    *("multimnist-attention", "fashion-mnist-attention", "cifar10", "assemblies"),
-)
+BUNDLES = ("mnist-attention", "cifar10")
 
 
 def rows(name: str) -> Iterator[str]:

@@ -138,19 +138,17 @@ def write_client(document: Json) -> str:
     """The module."""
     schemas, enums = document["components"]["schemas"], dict[str, str]()
     methods = list(read_methods(document, enums))
+    shared = find_shared(methods)
     members = _answer_members(methods, schemas)
     views = [method for method in methods if method.drawn]
     others = [method for method in methods if not method.drawn]
     parts = [_HEAD.rstrip(), f"__all__ = {sorted([*_BASES, *members])!r}"]
     parts += [f"{name}: TypeAlias = {values}" for name, values in enums.items()]
-    parts.append(
-        f"LIMITS: dict[str, dict[str, tuple[float, float]]] = {_limits(methods)!r}\n"
-        '"""Least and most of parameters, by method."""'
-    )
     parts += _write_bases()
     parts += [_write_answer(name, schemas[name], own) for name, own in members.items()]
-    parts.append(_write_class("ViewMethods", "", "The views, which are also drawn.", views))
-    parts.append(_write_class("Methods", "(ViewMethods)", "What clients can ask.", others))
+    text = "\n".join(["The views, which are also drawn.", "", *describe_parameters(shared)])
+    parts.append(_write_class("ViewMethods", "", text, views, shared))
+    parts.append(_write_class("Methods", "(ViewMethods)", "What clients can ask.", others, shared))
     return format_source("\n\n".join(parts), GENERATED)
 
 
@@ -353,19 +351,6 @@ def _write_dataclass(name: str, parent: str, schema: Json, members: Json) -> str
     return "\n".join(lines)
 
 
-def _limits(methods: Iterable[Method]) -> dict[str, dict[str, tuple[float, float]]]:
-    limits = {
-        method.name: {
-            one.name: (number["minimum"], number["maximum"])
-            for one in method.parameters
-            for number in (one.schema.get("items", one.schema),)
-            if {"minimum", "maximum"} <= number.keys() and one.place != "path"
-        }
-        for method in methods
-    }
-    return {name: one for name, one in limits.items() if one}
-
-
 def write_docstring(text: str, indent: int) -> list[str]:
     """A docstring, its paragraphs and sections wrapped."""
     margin, lines = " " * indent, list[str]()
@@ -386,14 +371,25 @@ def write_docstring(text: str, indent: int) -> list[str]:
     return lines
 
 
-def _write_class(name: str, bases: str, text: str, methods: Iterable[Method]) -> str:
-    lines = [f"class {name}{bases}:", f'    """{text}"""', ""]
+def find_shared(methods: Iterable[Method]) -> list[Parameter]:
+    """The parameters that many methods have, with the same words; described once."""
+    timeout = Parameter("timeout_s", "float", "deadline in seconds, instead of the client's.")
+    known = {(one.name, one.text): one for method in methods for one in method.parameters}
+    used = Counter((one.name, one.text) for method in methods for one in method.parameters)
+    return [*(one for key, one in known.items() if used[key] >= _MANY), timeout]
+
+
+def _write_class(
+    name: str, bases: str, text: str, methods: Iterable[Method], shared: list[Parameter]
+) -> str:
+    lines = [f"class {name}{bases}:", *write_docstring(text, 4), ""]
     for method in methods:
-        lines += _write_batched(method) if method.member else _write_method(method)
+        write = _write_batched if method.member else _write_method
+        lines += write(method, document_method(method, shared))
     return "\n".join(lines)
 
 
-def _write_method(method: Method) -> Iterator[str]:
+def _write_method(method: Method, document: str) -> Iterator[str]:
     places = {
         place: [one.name for one in method.parameters if one.place == place]
         for place in ("images", "json")
@@ -402,15 +398,14 @@ def _write_method(method: Method) -> Iterator[str]:
     given += [f"{place}={names!r}" for place, names in places.items() if names]
     yield f"    @route({', '.join(given)})"
     yield _signature(method, method.name, method.answer)
-    yield from write_docstring(_document(method), 8)
+    yield from write_docstring(document, 8)
     yield "        ...\n"
 
 
-def _write_batched(method: Method) -> Iterator[str]:
+def _write_batched(method: Method, document: str) -> Iterator[str]:
     kinds = method.answer.replace(" | ", ", ")
     given = f"({method.path!r}, {method.member!r}, {kinds})"
     first = method.answer.split(" | ")[0]
-    document = _document(method)
     yield f"    @one_or_all{given}"
     yield _signature(method, method.name, f"{first} | list[{method.answer}]")
     yield from write_docstring(document, 8)
@@ -418,8 +413,8 @@ def _write_batched(method: Method) -> Iterator[str]:
     each = (
         f"{method.text.splitlines()[0]}\n\n"
         "Images are read while answers arrive. They are sent in several requests at a time, each "
-        f"of a size that the service accepts.\n\n{document[document.index('Args:') :]}"
-    ).replace(_IMAGES, f"any number, each as for `{method.name}`.")
+        f"of a size that the service accepts. See `{method.name}` for the parameters."
+    )
     yield f"    @each{given}"
     head = _signature(method, f"{method.name}_each", f"Iterator[{method.answer}]")
     yield head.replace(f"images: {_IMAGES_KIND}", "images: Iterable[ImageLike]")
@@ -434,10 +429,11 @@ def _signature(method: Method, name: str, answer: str) -> str:
     return f"    def {name}({given}) -> {answer}:"
 
 
-def _document(method: Method) -> str:
-    lines = [method.text, "", *describe_parameters(method.parameters)]
-    lines.append("    timeout_s: deadline in seconds, instead of the client's.")
-    return "\n".join(lines)
+def document_method(method: Method, shared: list[Parameter]) -> str:
+    """The docstring of a method, with the parameters that it does not share."""
+    texts = {(one.name, one.text) for one in shared}
+    own = [one for one in method.parameters if (one.name, one.text) not in texts]
+    return "\n".join([method.text, *(["", *describe_parameters(own)] if own else [])])
 
 
 def describe_parameters(parameters: Iterable[Parameter]) -> list[str]:

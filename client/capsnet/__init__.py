@@ -4,9 +4,15 @@ from capsnet import _generated
 from capsnet._generated import *  # noqa: F403  the answers
 from capsnet.answers import Answer
 from capsnet.client import AsyncCapsNet, AsyncDrawings, CapsNet, Drawings
-from capsnet.errors import CapsNetError, DeadlineExceeded, InvalidAnswer, Problem, Unreachable
+from capsnet.errors import (
+    CapsNetError,
+    DeadlineExceeded,
+    InvalidAnswer,
+    NoLocalBundle,
+    Problem,
+    Unreachable,
+)
 from capsnet.images import ImageLike
-from capsnet.local import NoLocalService, serve
 
 __all__ = [
     "Answer",
@@ -18,9 +24,8 @@ __all__ = [
     "Drawings",
     "ImageLike",
     "InvalidAnswer",
-    "NoLocalService",
+    "NoLocalBundle",
     "Problem",
     "Unreachable",
-    "serve",
 ]
 __all__ += _generated.__all__

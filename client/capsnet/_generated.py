@@ -79,35 +79,6 @@ Transform: TypeAlias = Literal["shift-x", "shift-y", "turn", "scale"]
 
 Dataset: TypeAlias = Literal["mnist", "fashion-mnist"]
 
-LIMITS: dict[str, dict[str, tuple[float, float]]] = {
-    "classify": {"coverage": (0.5, 0.999)},
-    "describe": {"target": (0, 999)},
-    "reconstruct": {"target": (0, 999)},
-    "perturb": {"delta": (-1000, 1000), "dim": (0, 999), "target": (0, 999)},
-    "decode": {"label": (0, 999)},
-    "sweep": {
-        "dims": (0, 999),
-        "start": (-1, 1),
-        "stop": (-1, 1),
-        "step": (1e-06, 2),
-        "target": (0, 999),
-    },
-    "routing": {"target": (0, 999)},
-    "routing_off": {"target": (0, 999)},
-    "equivariance": {
-        "start": (-180, 180),
-        "stop": (-180, 180),
-        "steps": (2, 64),
-        "target": (0, 999),
-    },
-    "occlusion": {"patch": (1, 64), "stride": (1, 64), "dim": (0, 999), "target": (0, 999)},
-    "rivals": {"count": (1, 64)},
-    "morph": {"steps": (2, 64), "target": (0, 999)},
-    "neighbours": {"count": (1, 20), "target": (0, 999)},
-    "overlay": {"dx": (-8, 8), "dy": (-8, 8), "scale": (1, 32)},
-}
-"""Least and most of parameters, by method."""
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelAnswer(Answer):
@@ -794,7 +765,21 @@ class DirectionReport(Answer):
 
 
 class ViewMethods:
-    """The views, which are also drawn."""
+    """The views, which are also drawn.
+
+    Args:
+        model: a bundle of `GET /models`.
+        fit: `none` requires the network's size, or a larger one in `/classify` if the model has
+            `any_size`; `stretch` scales the whole image; `crop` takes the centre; `digit` and
+            `pair` find the strokes of one or two digits; `auto` is `none` if the size matches,
+            else the rule `preprocess` of the model; by default `"auto"`.
+        polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W), (H,
+            W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+        target: the label of a class. The default is the class of the longest capsule.
+        name: a bundle of `GET /models`.
+        timeout_s: deadline in seconds, instead of the client's.
+    """
 
     @route("POST", "/reconstruct", ReconstructAnswer, images=["image"])
     def reconstruct(
@@ -807,20 +792,7 @@ class ViewMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> ReconstructAnswer:
-        """Reconstruct the image from the pose of one class capsule.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
+        """Reconstruct the image from the pose of one class capsule."""
         ...
 
     @route("POST", "/perturb", PerturbAnswer, images=["image"])
@@ -843,21 +815,11 @@ class ViewMethods:
         `delta` is in its unit.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             delta: the change: along a direction in its unit, such as degrees, positive to the
                 right; of a dimension -1 to 1, in the paper -0.25 to 0.25.
             direction: the direction to move along, such as `slant`: see `directions` of `GET
                 /models`. Give either this or `dim`.
             dim: the pose dimension to move, counted from 0.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -875,8 +837,6 @@ class ViewMethods:
         Args:
             poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
             label: class of the poses.
-            model: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -899,22 +859,12 @@ class ViewMethods:
         """Move a pose step by step along directions or dimensions.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             by: the rows. The default is `direction` where the class has any, unless `dims`,
                 `start`, `stop` or `step` is given.
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta of a dimension; by default -0.25.
             stop: last delta of a dimension; by default 0.25.
             step: distance between two deltas; by default 0.05.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -933,19 +883,9 @@ class ViewMethods:
         """Trace routing: couplings, agreement, heat maps.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -967,18 +907,6 @@ class ViewMethods:
         more; without the coupling bias, if it has one. Only the routing of the last layer is
         switched off. If the answer changes, it depended on routing. A network that is trained
         without routing may still be correct.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1006,21 +934,11 @@ class ViewMethods:
         is correct, or that the presence stays.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             transform: what is done to the fitted image; by default `"turn"`.
             start: the first value: pixels to the right or down, degrees counter-clockwise, or a
                 factor; by default -6, -60 or 0.6.
             stop: the last value, above `start`; by default 6, 60 or 1.4.
             steps: number of images, both ends included; by default `13`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1047,21 +965,11 @@ class ViewMethods:
         nothing.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             patch: the side of the patch, in pixels of the network's image. The default has 1/25
                 of the image's area.
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1079,19 +987,11 @@ class ViewMethods:
         """Segment overlapping digits (paper, section 6).
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes to return, longest capsules first. `auto` tries the classes
                 in this order. It returns a class if its capsule is long and its reconstruction
                 explains enough ink that no earlier class explains. It may return none; by
                 default `2`.
             model: a bundle for overlapping digits.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1112,17 +1012,8 @@ class ViewMethods:
         the class came to winning.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first. The default is 10, or 2 if the
                 decoder has not learnt to draw absent classes.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1151,14 +1042,6 @@ class ViewMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: number of frames, both ends included; by default `9`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1182,17 +1065,7 @@ class ViewMethods:
         prototype.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of training images, the nearest first; by default `6`.
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1201,10 +1074,6 @@ class ViewMethods:
         """Show the health of a network.
 
         Each number is defined in the documentation, on the page "Health of a network".
-
-        Args:
-            name: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1238,13 +1107,6 @@ class Methods(ViewMethods):
             novelty: adds the novelty score; by default `False`.
             coverage: adds the probability, and a set of labels that holds the true one with this
                 coverage, such as 0.95.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1264,21 +1126,7 @@ class Methods(ViewMethods):
         """Classify images by the lengths of the class capsules.
 
         Images are read while answers arrive. They are sent in several requests at a time, each
-        of a size that the service accepts.
-
-        Args:
-            images: any number, each as for `classify`.
-            poses: adds the poses of all classes; by default `False`.
-            novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and a set of labels that holds the true one with this
-                coverage, such as 0.95.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
+        of a size that the service accepts. See `classify` for the parameters.
         """
         ...
 
@@ -1293,20 +1141,7 @@ class Methods(ViewMethods):
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> DescribeAnswer:
-        """Describe an image in words and units, read from its pose.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
+        """Describe an image in words and units, read from its pose."""
         ...
 
     @route("GET", "/samples/{label}.png", Image.Image)
@@ -1318,7 +1153,6 @@ class Methods(ViewMethods):
         Args:
             label: the class of the sample.
             dataset: the data set of the sample; by default `"mnist"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1346,32 +1180,17 @@ class Methods(ViewMethods):
             dy: pixels by which the second digit lies below the first; by default `4`.
             scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
                 default `1`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
     @route("GET", "/models", ModelsAnswer)
     def models(self, *, timeout_s: float | None = None) -> ModelsAnswer:
-        """List the loaded models.
-
-        Args:
-            timeout_s: deadline in seconds, instead of the client's.
-        """
+        """List the loaded models."""
         ...
 
     @route("GET", "/models/{name}", dict[str, Any])
     def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Show a model's manifest.
-
-        Args:
-            name: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
+        """Show a model's manifest."""
         ...
 
     @route("GET", "/models/{name}/figures", FiguresAnswer)
@@ -1379,10 +1198,6 @@ class Methods(ViewMethods):
         """List the figures of a model's card.
 
         An older bundle may have none.
-
-        Args:
-            name: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1391,9 +1206,7 @@ class Methods(ViewMethods):
         """Get a figure of a model's card.
 
         Args:
-            name: a bundle of `GET /models`.
             file: a file of `/models/{name}/figures`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1402,10 +1215,6 @@ class Methods(ViewMethods):
         """List the sample images of a model.
 
         They are the bundle's own or, where it has none, those of its data set.
-
-        Args:
-            name: a bundle of `GET /models`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1414,9 +1223,7 @@ class Methods(ViewMethods):
         """Get a sample image of a model.
 
         Args:
-            name: a bundle of `GET /models`.
             file: a file of `/models/{name}/samples`.
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...
 
@@ -1427,8 +1234,5 @@ class Methods(ViewMethods):
         The key files are read first, and all workers use the new keys. Then each model is opened
         in a process of its own, workers load the models, and these replace the old ones. If a
         model cannot be loaded, the old models stay.
-
-        Args:
-            timeout_s: deadline in seconds, instead of the client's.
         """
         ...

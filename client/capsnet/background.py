@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -14,14 +13,9 @@ _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
 
 
-def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Start a coroutine on the loop."""
-    return asyncio.run_coroutine_threadsafe(work, _running_loop())
-
-
 def wait(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the loop and return its result; an interruption cancels it."""
-    future = submit(work)
+    future = asyncio.run_coroutine_threadsafe(work, _running_loop())
     try:
         return future.result()
     finally:

@@ -13,9 +13,8 @@ from urllib.parse import unquote
 from capsnet._generated import Limits, ModelSummary
 from capsnet.calls import PNG, Call
 from capsnet.client import CapsNet
-from capsnet.errors import Problem
+from capsnet.errors import NoLocalBundle, Problem
 from capsnet.images import ImageLike, is_one, read_image
-from capsnet.local import NoLocalService
 from capsnet.transport import form_batches, only
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class LocalCapsNet(CapsNet):
         bundle: its folder, or the name of one that ships.
 
     Raises:
-        NoLocalService: the package is not installed, or this is no bundle.
+        NoLocalBundle: the package is not installed, or this is no bundle.
     """
 
     def __init__(self, bundle: str) -> None:
@@ -41,13 +40,13 @@ class LocalCapsNet(CapsNet):
             from model.bundle import BundleError  # noqa: PLC0415
             from model.runtime import DeviceError  # noqa: PLC0415
         except ImportError as error:
-            raise NoLocalService(
+            raise NoLocalBundle(
                 "a local bundle needs the service's package (capsnet-service) in this environment"
             ) from error
         try:
             self._bundle = model.load(bundle)
         except (BundleError, DeviceError) as error:
-            raise NoLocalService(str(error)) from error
+            raise NoLocalBundle(str(error)) from error
 
     def __repr__(self) -> str:
         return f"LocalCapsNet({str(self._bundle.bundle.path)!r})"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 import httpx
@@ -21,12 +21,11 @@ from capsnet.errors import DeadlineExceeded, Problem
 from capsnet.images import ImageLike, is_one, read_image, read_on_thread
 from capsnet.transport import (
     GRACE_S,
-    Content,
     client_options,
     failed,
-    form_batches,
     form_batches_on_threads,
     only,
+    read_content,
     read_response,
     request_arguments,
     too_large_together,
@@ -34,6 +33,11 @@ from capsnet.transport import (
 )
 
 T = TypeVar("T")
+
+
+async def _next(batches: AsyncGenerator[T]) -> T | None:
+    """The next one; None after the last."""
+    return await anext(batches, None)
 
 
 class _Client(Methods):
@@ -46,11 +50,10 @@ class _Client(Methods):
         api_key: str | None = None,
         timeout_s: float = 30.0,
         connections: int = 4,
-        bulk: bool = False,
     ) -> None:
         self.timeout_s = timeout_s
         self.connections = connections
-        self._http = httpx.AsyncClient(**client_options(url, api_key, bulk=bulk))
+        self._http = httpx.AsyncClient(**client_options(url, api_key))
         self._limits: Limits | None = None
 
     def __repr__(self) -> str:
@@ -60,6 +63,23 @@ class _Client(Methods):
     def url(self) -> str:
         """The service's address."""
         return str(self._http.base_url)
+
+    async def _request_batches(
+        self, images: Iterable[ImageLike], call: Call[list[T]], limits: Limits
+    ) -> AsyncGenerator[list[T]]:
+        """The outcomes of some images at a time, in order; a few requests are sent at once."""
+        waiting: deque[asyncio.Task[list[T]]] = deque()
+        try:
+            async for batch in form_batches_on_threads(images, limits):
+                waiting.append(asyncio.ensure_future(self._request_batch(batch, call)))
+                if len(waiting) >= self.connections:
+                    yield await waiting.popleft()
+            while waiting:
+                yield await waiting.popleft()
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
 
     async def _request_batch(self, images: list[bytes], call: Call[list[T]]) -> list[T]:
         """The outcomes of the images of one request, or of its halves if it is too large."""
@@ -90,10 +110,8 @@ class _Client(Methods):
     async def _exchange(self, call: Call[T], deadline: Deadline) -> T:
         """Send a request once, and read its answer."""
         async with self._http.stream(**request_arguments(call, deadline)) as response:
-            content = Content(response, deadline)
-            async for part in response.aiter_raw():
-                content.append(part)
-        return read_response(call, response, content.read())
+            content = await read_content(response, deadline)
+        return read_response(call, response, content)
 
 
 class CapsNet(_Client):
@@ -107,7 +125,6 @@ class CapsNet(_Client):
         api_key: the key, if the service needs one.
         timeout_s: deadline of each request, its repetitions included.
         connections: the number of requests at the same time, for many images.
-        bulk: whether the service may compute all other requests first.
 
     Raises:
         Problem: the service refused a request or could not answer it.
@@ -145,17 +162,12 @@ class CapsNet(_Client):
 
     def _send_each(self, images: Iterable[ImageLike], call: Call[list[T]]) -> Iterator[T]:
         self._limits = self._limits or self.models().limits
-        waiting: deque[Future[list[T]]] = deque()
+        batches = self._request_batches(images, call, self._limits)
         try:
-            for batch in form_batches(images, self._limits):
-                waiting.append(background.submit(self._request_batch(batch, call)))
-                if len(waiting) >= self.connections:
-                    yield from waiting.popleft().result()
-            while waiting:
-                yield from waiting.popleft().result()
+            while (outcomes := background.wait(_next(batches))) is not None:
+                yield from outcomes
         finally:
-            for future in waiting:
-                future.cancel()
+            background.wait(batches.aclose())
 
 
 class AsyncCapsNet(_Client):
@@ -166,7 +178,6 @@ class AsyncCapsNet(_Client):
         api_key: see `CapsNet`.
         timeout_s: see `CapsNet`.
         connections: see `CapsNet`.
-        bulk: see `CapsNet`.
     """
 
     async def __aenter__(self) -> Self:
@@ -200,20 +211,10 @@ class AsyncCapsNet(_Client):
         self, images: Iterable[ImageLike], call: Call[list[T]]
     ) -> AsyncIterator[T]:
         self._limits = self._limits or (await self.models()).limits
-        waiting: deque[asyncio.Task[list[T]]] = deque()
-        try:
-            async for batch in form_batches_on_threads(images, self._limits):
-                waiting.append(asyncio.ensure_future(self._request_batch(batch, call)))
-                if len(waiting) >= self.connections:
-                    for outcome in await waiting.popleft():
-                        yield outcome
-            while waiting:
-                for outcome in await waiting.popleft():
+        async with aclosing(self._request_batches(images, call, self._limits)) as batches:
+            async for outcomes in batches:
+                for outcome in outcomes:
                     yield outcome
-        finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
 
 
 class Drawings(ViewMethods):

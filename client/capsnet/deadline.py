@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 
 from capsnet.errors import DeadlineExceeded, Problem
 
@@ -56,19 +54,10 @@ class Deadline:
 
 
 def parse_retry_after(value: str | None) -> float | None:
-    """The seconds of a `Retry-After` header (RFC 9110, section 10.2.3).
+    """The seconds of a `Retry-After` header, at most `MAX_RETRY_AFTER_S`.
 
-    The header holds seconds or a date. At most `MAX_RETRY_AFTER_S` are returned, and None if there
-    is no such header, or if it is neither.
+    None if there is no such header, or if it is a date, which the service does not send.
     """
-    if value is None:
+    if value is None or not (value.isascii() and value.strip().isdigit()):
         return None
-    if value.isascii() and value.strip().isdigit():
-        return min(float(value), MAX_RETRY_AFTER_S)
-    try:
-        date = parsedate_to_datetime(value)
-        aware = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
-        seconds = (aware - datetime.now(timezone.utc)).total_seconds()
-    except (OverflowError, ValueError):
-        return None
-    return min(max(0.0, seconds), MAX_RETRY_AFTER_S)
+    return min(float(value), MAX_RETRY_AFTER_S)

@@ -24,6 +24,10 @@ class Unreachable(CapsNetError, ConnectionError):
     """No connection to the service: nothing listens there, or the name is unknown."""
 
 
+class NoLocalBundle(Unreachable):
+    """The service's package is not installed here, or this is no bundle."""
+
+
 class DeadlineExceeded(CapsNetError, TimeoutError):
     """The service did not answer before the deadline."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -17,7 +17,7 @@ from capsnet.answers import parse_json
 from capsnet.calls import PNG, Call
 from capsnet.deadline import Deadline, parse_retry_after
 from capsnet.errors import DeadlineExceeded, InvalidAnswer, Problem, Unreachable
-from capsnet.images import ImageLike, read_image, read_on_thread
+from capsnet.images import ImageLike, read_image
 
 T = TypeVar("T")
 DEFAULT_URL = "http://localhost:8000"
@@ -31,7 +31,7 @@ MAX_ANSWER_BYTES = 60_000_000
 """An answer may have this many bytes, inflated: several times the largest of the service."""
 
 
-def client_options(url: str | None, api_key: str | None, *, bulk: bool = False) -> dict[str, Any]:
+def client_options(url: str | None, api_key: str | None) -> dict[str, Any]:
     """The arguments of httpx's clients.
 
     Raises:
@@ -39,10 +39,8 @@ def client_options(url: str | None, api_key: str | None, *, bulk: bool = False) 
     """
     headers = {
         "User-Agent": f"capsnet-client/{version('capsnet-client')}",
-        "Accept-Encoding": "gzip",  # which `Content` inflates within bounds
+        "Accept-Encoding": "identity",
     }
-    if bulk:
-        headers["X-Priority"] = "bulk"
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
     base_url = url or os.environ.get("CAPSNET_URL") or DEFAULT_URL
@@ -99,55 +97,24 @@ def _write_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: poses.tolist(), "label": int(parameters["label"])}
 
 
-class Content:
-    """The content of an answer, which may be compressed once with gzip.
-
-    Args:
-        response: its headers have come.
-        deadline: when the rest has to be there.
+async def read_content(response: httpx.Response, deadline: Deadline) -> bytes:
+    """The content of an answer whose headers have come.
 
     Raises:
-        InvalidAnswer: it has another encoding, or several.
+        InvalidAnswer: it is larger than those of the service, or compressed more than once.
+        DeadlineExceeded: parts still arrive after the deadline.
     """
-
-    def __init__(self, response: httpx.Response, deadline: Deadline) -> None:
-        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-        if encoding not in ("gzip", "identity"):
-            raise InvalidAnswer(f"the answer has the unknown content encoding {encoding[:50]!r}")
-        self._inflater = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
-        self._deadline = deadline
-        self._content = bytearray()
-        self._received = 0
-
-    def append(self, part: bytes) -> None:
-        """Add a part of the answer.
-
-        Raises:
-            InvalidAnswer: it is larger than those of the service, or not compressed as it says.
-            DeadlineExceeded: parts still arrive after the deadline.
-        """
-        if self._received:
-            self._deadline.left_s()
-        self._received += len(part)
-        if self._inflater:
-            most = MAX_ANSWER_BYTES - len(self._content) + 1
-            try:
-                part = self._inflater.decompress(part, most)
-            except zlib.error as error:
-                raise InvalidAnswer(f"the answer is not compressed with gzip: {error}") from error
-        self._content += part
-        if max(self._received, len(self._content)) > MAX_ANSWER_BYTES:
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("gzip", "identity"):
+        raise InvalidAnswer(f"the answer has the unknown content encoding {encoding[:50]!r}")
+    content = bytearray()
+    async for part in response.aiter_bytes():
+        if content:
+            deadline.left_s()
+        content += part
+        if len(content) > MAX_ANSWER_BYTES:
             raise InvalidAnswer(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
-
-    def read(self) -> bytes:
-        """The whole content.
-
-        Raises:
-            InvalidAnswer: it ended early.
-        """
-        if self._inflater and self._received and not self._inflater.eof:
-            raise InvalidAnswer("the compressed answer ended early")
-        return bytes(self._content)
+    return bytes(content)
 
 
 def read_response(call: Call[T], response: httpx.Response, content: bytes) -> T:
@@ -196,41 +163,23 @@ def translated(url: httpx.URL, timeout_s: float) -> Iterator[None]:
         raise InvalidAnswer(f"{text}: {error}") from error
 
 
-class Batches:
-    """Collects the images of requests, in order, as many for each as the service accepts.
-
-    Args:
-        limits: of the service.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._most = min(limits.images, _BATCH_IMAGES)
-        self._most_bytes = min(limits.body_bytes, _BATCH_BYTES)
-        self._batch: list[bytes] = []
-        self._size = 0
-
-    def add(self, image: bytes) -> list[bytes]:
-        """Add an image. Return the batch before it if that is full, else an empty list."""
-        size = len(image) + _PART_BYTES
-        is_full = len(self._batch) >= self._most or self._size + size > self._most_bytes
-        full = self.take() if is_full else []
-        self._batch.append(image)
-        self._size += size
-        return full
-
-    def take(self) -> list[bytes]:
-        """Return the images that were collected, and begin again."""
-        batch, self._batch, self._size = self._batch, [], 0
-        return batch
-
-
 def form_batches(images: Iterable[ImageLike], limits: Limits) -> Iterator[list[bytes]]:
-    """The images of each request, which are read as they are needed."""
-    batches = Batches(limits)
-    for image in images:
-        if batch := batches.add(read_image(image)):
+    """The images of each request, in order, as many as the service accepts.
+
+    They are read as they are needed.
+    """
+    most = min(limits.images, _BATCH_IMAGES)
+    most_bytes = min(limits.body_bytes, _BATCH_BYTES)
+    batch: list[bytes] = []
+    size = 0
+    for image in map(read_image, images):
+        own = len(image) + _PART_BYTES
+        if batch and (len(batch) >= most or size + own > most_bytes):
             yield batch
-    if batch := batches.take():
+            batch, size = [], 0
+        batch.append(image)
+        size += own
+    if batch:
         yield batch
 
 
@@ -238,11 +187,8 @@ async def form_batches_on_threads(
     images: Iterable[ImageLike], limits: Limits
 ) -> AsyncIterator[list[bytes]]:
     """The same, with files that are read on a thread, so that the event loop keeps running."""
-    batches = Batches(limits)
-    for image in images:
-        if batch := batches.add(await read_on_thread(image)):
-            yield batch
-    if batch := batches.take():
+    batches = form_batches(images, limits)
+    while (batch := await asyncio.to_thread(next, batches, None)) is not None:
         yield batch
 
 

@@ -24,7 +24,18 @@ from model.views.sweep import By, SweepAnswer
 from model.views.view import A, Q, View
 
 class ViewMethods:
-    """What one may ask of a network: the methods of `LoadedBundle`."""
+    """What one may ask of a network: the methods of `LoadedBundle`.
+
+    Args:
+        fit: `none` requires the network's size, or a larger one in `/classify` if the model has
+            `any_size`; `stretch` scales the whole image; `crop` takes the centre; `digit` and
+            `pair` find the strokes of one or two digits; `auto` is `none` if the size matches,
+            else the rule `preprocess` of the model; by default `"auto"`.
+        polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W), (H,
+            W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+        target: the label of a class. The default is the class of the longest capsule.
+    """
 
     def _ask(
         self, view: View[Q, A], pictures: Sequence[Picture], parameters: Mapping[str, object]
@@ -56,11 +67,6 @@ class ViewMethods:
             novelty: adds the novelty score; by default `False`.
             coverage: adds the probability, and a set of labels that holds the true one with this
                 coverage, such as 0.95.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
     @overload
     def classify(
@@ -86,11 +92,6 @@ class ViewMethods:
             novelty: adds the novelty score; by default `False`.
             coverage: adds the probability, and a set of labels that holds the true one with this
                 coverage, such as 0.95.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
 
     def describe(
@@ -101,18 +102,7 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> DescribeAnswer:
-        """Describe an image in words and units, read from its pose.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
+        """Describe an image in words and units, read from its pose."""
 
     def reconstruct(
         self,
@@ -122,18 +112,7 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> ReconstructAnswer:
-        """Reconstruct the image from the pose of one class capsule.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
+        """Reconstruct the image from the pose of one class capsule."""
 
     def perturb(
         self,
@@ -152,19 +131,11 @@ class ViewMethods:
         `delta` is in its unit.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             delta: the change: along a direction in its unit, such as degrees, positive to the
                 right; of a dimension -1 to 1, in the paper -0.25 to 0.25.
             direction: the direction to move along, such as `slant`: see `directions` of `GET
                 /models`. Give either this or `dim`.
             dim: the pose dimension to move, counted from 0.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
 
     def decode(self, poses: ArrayLike, label: int) -> DecodeAnswer:
@@ -191,20 +162,12 @@ class ViewMethods:
         """Move a pose step by step along directions or dimensions.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             by: the rows. The default is `direction` where the class has any, unless `dims`,
                 `start`, `stop` or `step` is given.
             dims: dimensions, counted from 0, each once; default: all.
             start: first delta of a dimension; by default -0.25.
             stop: last delta of a dimension; by default 0.25.
             step: distance between two deltas; by default 0.05.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
 
     def routing(
@@ -219,17 +182,9 @@ class ViewMethods:
         """Trace routing: couplings, agreement, heat maps.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
 
     def routing_off(
@@ -247,16 +202,6 @@ class ViewMethods:
         more; without the coupling bias, if it has one. Only the routing of the last layer is
         switched off. If the answer changes, it depended on routing. A network that is trained
         without routing may still be correct.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
 
     def equivariance(
@@ -280,19 +225,11 @@ class ViewMethods:
         is correct, or that the presence stays.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             transform: what is done to the fitted image; by default `"turn"`.
             start: the first value: pixels to the right or down, degrees counter-clockwise, or a
                 factor; by default -6, -60 or 0.6.
             stop: the last value, above `start`; by default 6, 60 or 1.4.
             steps: number of images, both ends included; by default `13`.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
 
     def occlusion(
@@ -315,19 +252,11 @@ class ViewMethods:
         nothing.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             patch: the side of the patch, in pixels of the network's image. The default has 1/25
                 of the image's area.
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, counted from 0. The default is the presence.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
 
     def segment(
@@ -341,17 +270,10 @@ class ViewMethods:
         """Segment overlapping digits (paper, section 6).
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes to return, longest capsules first. `auto` tries the classes
                 in this order. It returns a class if its capsule is long and its reconstruction
                 explains enough ink that no earlier class explains. It may return none; by
                 default `2`.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
 
     def rivals(
@@ -368,15 +290,8 @@ class ViewMethods:
         the class came to winning.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of classes, the most present first. The default is 10, or 2 if the
                 decoder has not learnt to draw absent classes.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
 
     def morph(
@@ -401,12 +316,6 @@ class ViewMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: number of frames, both ends included; by default `9`.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
 
     def neighbours(
@@ -426,13 +335,5 @@ class ViewMethods:
         prototype.
 
         Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: number of training images, the nearest first; by default `6`.
-            target: the label of a class. The default is the class of the longest capsule.
-            fit: `none` requires the network's size, or a larger one in `/classify` if the model
-                has `any_size`; `stretch` scales the whole image; `crop` takes the centre;
-                `digit` and `pair` find the strokes of one or two digits; `auto` is `none` if the
-                size matches, else the rule `preprocess` of the model; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from model.bundle import MANIFEST, NEIGHBOURS, NOVELTY
 from model.bundle.samples import INDEX, SAMPLES
@@ -57,15 +57,6 @@ def take_memory(folder: Path, values: int = 2_000_000_000) -> None:
         helper.make_node("Add", ["images", "sum"], ["presence"]),
     ]
     _write_graph(folder, nodes, [])
-
-
-def take_memory_when_bright(folder: Path, values: int = 2_000_000_000) -> None:
-    """A graph that answers a black image, and asks for 8 GB for a white one."""
-    nodes = [
-        helper.make_node("ConstantOfShape", ["count"], ["zeros"]),
-        helper.make_node("ReduceSum", ["zeros"], ["sum"], keepdims=0),
-    ]
-    _write_bright_graph(folder, nodes, values)
 
 
 def add_pipe(folder: Path) -> None:
@@ -142,7 +133,6 @@ HOSTILE: dict[str, Change] = {
         chain_functions,
         double_functions,
         take_memory,
-        take_memory_when_bright,
         add_pipe,
         inflate_manifest,
         nest_metrics,
@@ -185,43 +175,3 @@ def _write_graph(
     sign(folder)
 
 
-def _write_bright_graph(folder: Path, nodes: list[onnx.NodeProto], most: int) -> None:
-    """Write an encoder whose nodes make `sum` of a number that is 0 for a black image.
-
-    It is `most` for a white image: `count`, (1,), int64.
-    """
-    constants = {
-        "scale": np.array(most, np.float32),
-        "one": np.array([1], np.int64),
-        "classes": np.array([1, 10], np.int64),
-        "numbers": np.array([1, 1, 16], np.int64),
-        "last": np.array([2], np.int64),
-    }
-    before = [
-        helper.make_node("ReduceMax", ["images"], ["most"], keepdims=0),
-        helper.make_node("Mul", ["most", "scale"], ["scaled"]),
-        helper.make_node("Cast", ["scaled"], ["steps"], to=TensorProto.INT64),
-        helper.make_node("Reshape", ["steps", "one"], ["count"]),
-    ]
-    after = [
-        helper.make_node("Add", ["images", "sum"], ["changed"]),
-        helper.make_node("GlobalAveragePool", ["changed"], ["pooled"]),
-        helper.make_node("Flatten", ["pooled"], ["mean"]),
-        helper.make_node("Tile", ["mean", "classes"], ["presence"]),
-        helper.make_node("Unsqueeze", ["presence", "last"], ["column"]),
-        helper.make_node("Tile", ["column", "numbers"], ["poses"]),
-    ]
-    tensor = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [*before, *nodes, *after],
-        "encoder",
-        [tensor("images", TensorProto.FLOAT, ["n", 1, 28, 28])],
-        [
-            tensor("presence", TensorProto.FLOAT, ["n", 10]),
-            tensor("poses", TensorProto.FLOAT, ["n", 10, 16]),
-        ],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )
-    network = helper.make_model(graph, opset_imports=_opsets(), ir_version=8)
-    (folder / ENCODER).write_bytes(network.SerializeToString())
-    sign(folder)

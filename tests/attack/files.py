@@ -75,12 +75,6 @@ def profiles_png(profiles: int = 17_000) -> bytes:
 
 
 @cache
-def late_profiles_png() -> bytes:
-    """A PNG of 3 KB that looks plain, with three compressed profiles after its data."""
-    return _png(28, 28, after=_profile() * 3)
-
-
-@cache
 def wide_png(width: int = WIDE, height: int = 1) -> bytes:
     """A PNG of very long rows in four channels, all zero."""
     return _png(width, height, colour=6)
@@ -108,12 +102,6 @@ def texts_png(texts: int = 1_200_000) -> bytes:
 def no_palette_png() -> bytes:
     """A PNG whose pixels are numbers in a palette that it does not have."""
     return _png(28, 28, colour=3)
-
-
-@cache
-def announced_png() -> bytes:
-    """A PNG that announces more pixels than anybody has memory for."""
-    return _PNG + _chunk(b"IHDR", struct.pack(">IIBBBBB", 2**31 - 1, 2**31 - 1, 8, 6, 0, 0, 0))
 
 
 @cache

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import cycle, islice
+from itertools import cycle
 from typing import Any
 
 import grpc
 
 from service.api.v2.messages import messages
 from tests.attack.http2 import (
-    DATA,
-    END_STREAM,
     METHOD,
-    RST_STREAM,
     Http2,
-    frame,
-    head,
     message,
 )
 from tests.attack.runner import Attack, Case, Site
-from tests.attack.wire import ATTACKER, CLOSED, SEVEN, Connection, Target, addresses
+from tests.attack.wire import SEVEN, Target, addresses
 
 LABEL, WRONG = "label", "wrong label"
 """Of calls next to an attack: their answer, or another one."""
@@ -140,27 +134,6 @@ async def empty_inputs(site: Site) -> None:
         await _flood(site, calls, compression=grpc.Compression.Gzip)
 
 
-async def inflating_messages(site: Site) -> None:
-    """In 500 KB, 64 times."""
-    content = message(gzip.compress(bytes(500_000_000)), compressed=True)
-    target = Target(int(site.service.grpc_address.rpartition(":")[2]))
-    async with _beside(site) as key:
-        connections = [await Http2.open(target) for _ in range(8)]
-        streams, more = range(1, 17, 2), (("grpc-encoding", "gzip"), *key)
-
-        async def send(connection: Http2, stream: int) -> None:
-            await connection.begin(stream, more=more)
-            await connection.send(stream, content)
-
-        sending = [
-            asyncio.ensure_future(send(one, number)) for number in streams for one in connections
-        ]
-        await asyncio.wait(sending, timeout=site.seconds)
-        for one in sending:
-            one.cancel()
-        await _count_ends(site, connections, streams)
-
-
 async def unset_parameters(site: Site) -> None:
     """14 bytes; and messages that are none, or end within a field."""
     broken = [UNSET_PARAMETER, b"", b"\xff" * 40, NAMED[:-1], b"\x0a\xff\xff\xff\xff\x7f", b"\x0b"]
@@ -235,101 +208,6 @@ async def _count_ends(site: Site, connections: Sequence[Http2], streams: Iterabl
         connection.close()
 
 
-async def untaken_answers(site: Site) -> None:
-    """Calls without a key, with a flow-control window of 0, on 40 connections.
-
-    Half of them come from the address of the client that is to be answered.
-    """
-    target = Target(int(site.service.grpc_address.rpartition(":")[2]))
-    path, streams = "/inference.GRPCInferenceService/ServerLive", range(1, 129, 2)
-    async with _beside(site):
-        sources = islice(cycle((ATTACKER, "127.0.0.1")), 40)
-        connections = [await Http2.open(target, source=source, window=0) for source in sources]
-        for connection in connections:
-            for stream in streams:
-                await connection.write(
-                    head(stream, path=path) + frame(DATA, stream, message(b""), END_STREAM)
-                )
-        await asyncio.sleep(site.seconds + 5)
-        await _count_ends(site, connections, streams)
-
-
-async def unread_routings_by_grpc(site: Site) -> None:
-    """1 MB each, for calls with a key, on 13 connections."""
-    known = messages()
-    tensor = known["InferInputTensor"](name="images", datatype="FP32", shape=[1, 1, 28, 28])
-    asked = known["ModelInferRequest"](model_name="mnist.routing", inputs=[tensor])
-    asked.raw_input_contents.append(bytes(4 * 784))
-    content, target = asked.SerializeToString(), site.service.grpc_address.rpartition(":")[2]
-    async with _beside(site) as key:
-        connections = [await Http2.open(Target(int(target)), window=0) for _ in range(13)]
-        streams = range(1, 65, 2)
-        for connection in connections:
-            for stream in streams:
-                await connection.begin(stream, more=key)
-                await connection.send(stream, message(content))
-        await asyncio.sleep(site.seconds + 5)
-        await _count_ends(site, connections, streams)
-
-
-async def rapid_resets(site: Site) -> None:
-    """Thousands of calls that are begun and broken off in one go (CVE-2023-44487)."""
-    target = Target(int(site.service.grpc_address.rpartition(":")[2]))
-    until = time.monotonic() + site.seconds
-    async with _beside(site) as key:
-
-        async def repeat() -> None:
-            while time.monotonic() < until:
-                connection = await Http2.open(target)
-                for start in range(1, 8_001, 400):
-                    frames = [
-                        head(stream, more=key) + frame(RST_STREAM, stream, b"\0\0\0\x08")
-                        for stream in range(start, start + 400, 2)
-                    ]
-                    await connection.write(b"".join(frames))
-                    await asyncio.sleep(0)
-                await asyncio.sleep(0.1)
-                connection.close()
-                site.outcomes["reset"] += 4_000
-
-        await asyncio.gather(*(repeat() for _ in range(4)))
-
-
-async def leaving_callers(site: Site) -> None:
-    """Whole calls that are cancelled some moments later: good ones, refused ones, large ones."""
-    content = _classify().SerializeToString()
-    until, number = time.monotonic() + site.seconds, 0
-    async with (
-        _beside(site) as key,
-        grpc.aio.insecure_channel(site.service.grpc_address) as channel,
-    ):
-        infer = channel.unary_unary(METHOD)
-        while time.monotonic() < until:
-            begun = []
-            for body, metadata in ((content, key), (content, ()), (content + bytes(99), key)):
-                begun.append(infer(body, metadata=metadata))
-            await asyncio.sleep(number % 50 / 5_000)
-            for call in begun:
-                call.cancel()
-            await asyncio.gather(*begun, return_exceptions=True)
-            number += 1
-            site.outcomes["left"] += len(begun)
-
-
-async def idle_connections(site: Site) -> None:
-    """Half of them without HTTP/2's first bytes."""
-    target = Target(int(site.service.grpc_address.rpartition(":")[2]))
-    spoken = [await Http2.open(target) for _ in range(150)]
-    silent = [Http2(await Connection.open(target)) for _ in range(150)]
-    for one in silent:
-        one.listen()
-    await asyncio.sleep(site.seconds)
-    for one in (*spoken, *silent):
-        site.outcomes[CLOSED if one.closed else STILL_OPEN] += 1
-        one.close()
-
-
-UNREAD = (ENDED, STILL_OPEN)
 CASES = [
     *(
         Case(f"gRPC: {title}", attack, {*allowed, *BESIDE}, BESIDE, door="grpc", short=short)
@@ -337,14 +215,8 @@ CASES = [
             ("a million empty inputs", empty_inputs, REFUSED, True),
             ("parameters without a value", unset_parameters, (*REFUSED, "NOT_FOUND"), True),
             ("fields without number", many_fields, REFUSED, False),
-            ("gzip that becomes 500 MB", inflating_messages, (ENDED,), False),
             ("512 calls that never end", endless(["127.0.0.66"]), (ENDED,), False),
             ("the same from 50 addresses", endless(addresses(50)), (ENDED,), False),
-            ("2,560 answers that nobody takes", untaken_answers, UNREAD, False),
-            ("416 routings that nobody reads", unread_routings_by_grpc, UNREAD, False),
-            ("calls reset at once", rapid_resets, ("reset",), False),
-            ("clients that leave", leaving_callers, ("left",), False),
         )
     ),
-    Case("gRPC: idle connections", idle_connections, (CLOSED,), door="grpc", patient=True),
 ]

@@ -38,10 +38,10 @@ def head(stream: int, *, path: str = METHOD, more: Headers = ()) -> bytes:
     return frame(HEADERS, stream, block, END_HEADERS)
 
 
-def message(content: bytes, *, announced: int | None = None, compressed: bool = False) -> bytes:
+def message(content: bytes, *, announced: int | None = None) -> bytes:
     """A message as gRPC puts it into frames, perhaps with a false length."""
     size = len(content) if announced is None else announced
-    return struct.pack(">?I", compressed, size) + content
+    return struct.pack(">?I", False, size) + content  # not compressed
 
 
 def _text(value: str) -> bytes:
@@ -70,12 +70,11 @@ class Http2:
         self.closed = False
 
     @classmethod
-    async def open(cls, target: Target, *, source: str = ATTACKER, window: int = _WINDOW) -> Self:
-        """Connect, and begin; answers may have so many bytes that are not taken."""
+    async def open(cls, target: Target, *, source: str = ATTACKER) -> Self:
+        """Connect, and begin."""
         self = cls(await Connection.open(target, source=source))
         self.listen()
-        own = struct.pack(">HI", _INITIAL_WINDOW, window)
-        await self.write(PREFACE + frame(SETTINGS, 0, own))
+        await self.write(PREFACE + frame(SETTINGS, 0))
         return self
 
     def listen(self) -> None:

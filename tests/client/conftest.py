@@ -4,7 +4,6 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,42 +87,6 @@ def serve() -> Iterator[Serve]:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         thread.join(10)
-
-
-@pytest.fixture
-def serve_endless() -> Iterator[Callable[..., str]]:
-    """`serve_endless(head, piece, pause_s)` starts a server whose answer has no end."""
-    over, threads, listeners = threading.Event(), [], []
-
-    def start(head: bytes, piece: bytes, pause_s: float) -> str:
-        listener = socket.create_server(("127.0.0.1", 0))
-        thread = threading.Thread(target=_drip, args=(listener, over, head, piece, pause_s))
-        thread.start()
-        threads.append(thread)
-        listeners.append(listener)
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-    yield start
-    over.set()
-    for listener, thread in zip(listeners, threads, strict=True):
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(10)
-
-
-def _drip(
-    listener: socket.socket, over: threading.Event, head: bytes, piece: bytes, pause_s: float
-) -> None:
-    with suppress(OSError):
-        while not over.is_set():
-            connection, _ = listener.accept()
-            with connection, suppress(OSError):
-                connection.settimeout(5)
-                _read_request(connection)
-                connection.sendall(head)
-                while not over.wait(pause_s):
-                    connection.sendall(piece)
 
 
 def _play(script: Script, listener: socket.socket) -> None:

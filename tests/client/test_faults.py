@@ -10,7 +10,6 @@ import io
 import json
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,50 +117,6 @@ def test_silence_ends_at_the_deadline(ask: Any, serve: Serve) -> None:
     with pytest.raises(DeadlineExceeded, match=r"no answer within 0\.2 s"):
         ask(script.url, timeout_s=0.2)
     assert time.monotonic() - began < 5
-
-
-_OK = b"HTTP/1.1 200 OK\r\n"
-_CHUNKED = _OK + b"Transfer-Encoding: chunked\r\n"
-_NAMELESS = b"\x1f\x8b\x08\x08" + bytes(6)
-"""The head of a gzip file whose name follows."""
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("head", "piece", "pause_s"),
-    [
-        pytest.param(_OK + b"X: ", b"a", 0.05, id="a header"),
-        pytest.param(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n" * 9, 0.0, id="early hints"),
-        pytest.param(
-            _CHUNKED + b"Content-Encoding: gzip\r\n\r\na\r\n" + _NAMELESS + b"\r\n",
-            b"1000\r\n" + b"a" * 4096 + b"\r\n",
-            0.0,
-            id="a gzip file's name",
-        ),
-        pytest.param(_OK + b"Content-Length: 999999\r\n\r\n", b"a", 0.05, id="a body"),
-    ],
-)
-def test_what_has_no_end_ends_at_the_deadline(
-    ask: Any, head: bytes, piece: bytes, pause_s: float, serve_endless: Callable[..., str]
-) -> None:
-    """Each piece comes in time, and all of them never."""
-    url, began = serve_endless(head, piece, pause_s), time.monotonic()
-    with pytest.raises((DeadlineExceeded, InvalidAnswer)):
-        ask(url, timeout_s=0.5)
-    assert time.monotonic() - began < 5
-
-
-@BOTH
-def test_a_compressed_answer_is_read(ask: Any, serve: Serve) -> None:
-    """A proxy may compress; what ended early is never handed on half read."""
-    body = MODELS.partition(b"\r\n\r\n")[2]
-    packed = gzip.compress(body)
-    found = ask(serve(answer(200, packed, "Content-Encoding: gzip")).url)
-    assert 5 == found.limits.images
-    with pytest.raises(InvalidAnswer, match="ended early"):
-        ask(serve(answer(200, packed[:-9], "Content-Encoding: gzip")).url)
-    with pytest.raises(InvalidAnswer, match="not compressed"):
-        ask(serve(answer(200, body, "Content-Encoding: gzip")).url)
 
 
 @BOTH

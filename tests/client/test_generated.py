@@ -7,6 +7,7 @@ import inspect
 import pytest
 
 from capsnet import AsyncCapsNet, AsyncDrawings, CapsNet, Drawings
+from capsnet._generated import ViewMethods
 from tools.client import GENERATED, LEFT_OUT, read_document, write_client
 
 
@@ -32,4 +33,7 @@ def test_methods_say_what_they_take(kind: type) -> None:
         parameters = inspect.signature(method).parameters
         given = [one for one in parameters if one != "self"]
         assert all(one.kind is not one.VAR_KEYWORD for one in parameters.values()), name
-        assert [] == [one for one in given if f"    {one}: " not in (inspect.getdoc(method) or "")]
+        words = f"{inspect.getdoc(method)}{inspect.getdoc(ViewMethods)}"
+        assert [] == [
+            one for one in given if f"    {one}: " not in words and not name.endswith("_each")
+        ]

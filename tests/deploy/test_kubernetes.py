@@ -26,11 +26,6 @@ VARIANTS = list(product(OVERLAYS, ("hpa", "keda"), (False, True)))
 """Every overlay with every autoscaler, bundles from the image or from a volume."""
 CUSTOM = {"ScaledObject", "ServiceMonitor"}
 """Kinds that Kubernetes does not have by itself."""
-RESTRICTED = {
-    "readOnlyRootFilesystem": True,
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-}
 SUPERVISOR_S = 10
 """Before the supervisor kills what has not ended."""
 Objects = dict[str, dict[str, Any]]
@@ -154,38 +149,6 @@ def test_a_pod_has_time_to_drain(shipped: Objects) -> None:
     assert longest_s < pod["terminationGracePeriodSeconds"]
 
 
-def test_a_pod_may_do_nothing(shipped: Objects) -> None:
-    """What the namespace's `restricted` asks for, a read-only root, and no token of the cluster."""
-    pod = pod_of(shipped)
-    assert RESTRICTED == container_of(shipped)["securityContext"]
-    assert not pod["automountServiceAccountToken"]
-    context = pod["securityContext"]
-    user = re.search(r"^USER (.+)$", (ROOT / "docker/service.Dockerfile").read_text(), re.MULTILINE)
-    assert user
-    assert user[1] == f"{context['runAsUser']}:{context['runAsGroup']}"
-    assert (True, "RuntimeDefault") == (context["runAsNonRoot"], context["seccompProfile"]["type"])
-    labels = shipped["Namespace"]["metadata"]["labels"]
-    assert "restricted" == labels["pod-security.kubernetes.io/enforce"]
-
-
-def test_selectors_find_the_pods(shipped: Objects) -> None:
-    """Every selector matches the labels of the pods or of the Service."""
-    labels = shipped["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    (spread,) = pod_of(shipped)["topologySpreadConstraints"]
-    for selector in (
-        shipped["Deployment"]["spec"]["selector"]["matchLabels"],
-        shipped["Service"]["spec"]["selector"],
-        shipped["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
-        shipped["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
-        spread["labelSelector"]["matchLabels"],
-    ):
-        assert selector
-        assert selector.items() <= labels.items()
-    monitored = shipped["ServiceMonitor"]["spec"]["selector"]["matchLabels"]
-    assert monitored
-    assert monitored.items() <= shipped["Service"]["metadata"]["labels"].items()
-
-
 def test_autoscalers_scale_the_deployment_on_a_metric_that_exists(
     variant: tuple[str, bool, Objects],
 ) -> None:
@@ -241,16 +204,3 @@ def test_kserve_starts_the_service(
         assert {"path": f"/v2/health/{path}", "port": settings.port} == asked
         (route,) = [one for one in create_app(settings).routes if one.path == asked["path"]]  # type: ignore[attr-defined]
         assert "public" == getattr(route, "permission", None)
-
-
-def test_kserve_runs_the_pods_of_the_cpu_overlay(predictor: dict[str, Any]) -> None:
-    """The same rights, user and end; what is said of one holds for both."""
-    base = yaml.safe_load((MANIFESTS / "base/deployment.yaml").read_text())
-    pod, (container,) = base["spec"]["template"]["spec"], predictor["containers"]
-    assert RESTRICTED == container["securityContext"]
-    assert pod["containers"][0]["lifecycle"] == container["lifecycle"]
-    shared = pod.keys() - {"containers", "topologySpreadConstraints"}
-    assert {name: pod[name] for name in shared} == {name: predictor.get(name) for name in shared}
-    (metric,) = [one["external"] for one in predictor["autoScaling"]["metrics"]]
-    (asked,) = re.findall(r"capsnet_\w+", metric["metric"]["query"])
-    assert f"\n{asked} " in Metrics().render().decode()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,65 +10,14 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from model.bundle import MANIFEST
-from service.settings import Settings
-from tests.processes import PATIENCE_S, SOURCE, Command, free_port, prometheus_of, running
-from training.data.datasets import DATASETS, Examples, load, split_last
+from tests.processes import PATIENCE_S, SOURCE, Command, free_port, running
 
-SHIPPED = (
-    "cifar10",
-    "fashion-mnist-attention",
-    "mnist",
-    "mnist-attention",
-    "mnist-compact",
-    "mnist-matrix",
-    "mnist-shared",
-    "multimnist-attention",
-)
-"""Not whatever is in the folder: others may have exported their own."""
 QUICK = {
     "CAPSNET_DEFAULT_MODEL": "mnist-compact",
     "CAPSNET_MODELS": '["mnist-compact"]',
     "CAPSNET_WORKERS": "1",
 }
-"""The service starts in a third of the time with one bundle; `tests/e2e/test_workers.py` has two
-workers.
-"""
-
-
-def _shipped(*datasets: str) -> list[str]:
-    """Names of the bundles that ship and were trained on one of these data sets."""
-    folder = Settings().bundles
-    manifests = {name: json.loads((folder / name / MANIFEST).read_text()) for name in SHIPPED}
-    return [name for name, manifest in manifests.items() if manifest["dataset"] in datasets]
-
-
-@pytest.fixture(params=_shipped("mnist"))
-def bundle_name(request: pytest.FixtureRequest) -> str:
-    """Each bundle that ships for single digits."""
-    name: str = request.param
-    return name
-
-
-@pytest.fixture(params=_shipped("fashion-mnist", "cifar-10"))
-def other_bundle_name(request: pytest.FixtureRequest) -> str:
-    """Each bundle that ships for images of something else than digits."""
-    name: str = request.param
-    return name
-
-
-@pytest.fixture(params=_shipped("mnist", "fashion-mnist", "cifar-10"))
-def single_bundle_name(request: pytest.FixtureRequest) -> str:
-    """Each bundle that ships for pictures of one thing."""
-    name: str = request.param
-    return name
-
-
-@pytest.fixture(params=_shipped("multimnist"))
-def pair_bundle_name(request: pytest.FixtureRequest) -> str:
-    """Each bundle that ships for two overlapping digits; skips while there is none."""
-    name: str = request.param
-    return name
+"""The service starts in a third of the time with one bundle."""
 
 
 @pytest.fixture(scope="session")
@@ -78,12 +26,6 @@ def data_dir() -> Path:
     if "CAPSNET_DATA_DIR" not in os.environ:
         pytest.skip("needs the data sets: set CAPSNET_DATA_DIR")
     return Path(os.environ["CAPSNET_DATA_DIR"])
-
-
-@pytest.fixture(scope="session")
-def validation_digits(data_dir: Path) -> Examples:
-    """The last 5,000 training digits."""
-    return split_last(load(DATASETS["mnist"], "train", data_dir, fetch=False), 5000)[1]
 
 
 class Container(NamedTuple):
@@ -173,14 +115,3 @@ def run_service(command: Command) -> Callable[..., subprocess.CompletedProcess[s
         )
 
     return run
-
-
-@pytest.fixture(scope="session")
-def prometheus(
-    service: httpx.Client, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[httpx.Client]:
-    """A Prometheus of its own that scrapes the service every second; skips where there is none."""
-    labels = {"namespace": "capsnet", "pod": "capsnet-predictor-0"}  # an operator's, of a pod
-    folder = tmp_path_factory.mktemp("prometheus")
-    with prometheus_of(service.base_url.netloc.decode(), folder, labels=labels) as client:
-        yield client

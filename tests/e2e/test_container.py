@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import Any
 
 import httpx
 import pytest
@@ -63,32 +62,8 @@ def test_nothing_to_spare(container: Container) -> None:
     assert expected == json.loads(run_python(container, "-c", LOOK_AROUND))
 
 
-def test_the_health_check_of_the_image_is_the_service_s_own(container: Container) -> None:
-    """The image carries the check and the signal; they need no shell and no curl."""
-    config = inspect(container)
-    assert ["CMD", "python3", "-m", "service.healthcheck"] == config["Healthcheck"]["Test"]
-    assert ["python3", "-m", "service"] == config["Entrypoint"]
-    assert "SIGTERM" == config["StopSignal"]
-    assert "Apache-2.0" == config["Labels"]["org.opencontainers.image.licenses"]
-
-
 def test_the_health_check_asks_the_service(container: Container, service: httpx.Client) -> None:
     """It passes next to a ready service and fails where none listens."""
     run_python(container, "-m", "service.healthcheck", CAPSNET_PORT=str(service.base_url.port))
     with pytest.raises(subprocess.CalledProcessError):
         run_python(container, "-m", "service.healthcheck", CAPSNET_PORT="1")
-
-
-def inspect(container: Container) -> dict[str, Any]:
-    result = subprocess.run(
-        [container.engine, "image", "inspect", container.image],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    (image,) = json.loads(result.stdout)
-    beside = (
-        {"Healthcheck": image["Healthcheck"]} if "Healthcheck" in image else {}
-    )  # podman's place
-    return {**beside, **image["Config"]}

@@ -142,23 +142,6 @@ def test_bad_start_is_one_message_and_a_failure(
     assert "Traceback" not in result.stderr
 
 
-def test_probes_do_not_hold_up_the_end_of_a_bad_start(
-    command: Callable[[dict[str, str]], list[str]],
-) -> None:
-    """Nobody is accepted by a worker that failed: it need not wait for those who keep asking."""
-    port = free_port()
-    drain = {"CAPSNET_DRAIN_TIMEOUT_S": str(2 * PATIENCE_S), "CAPSNET_PORT": str(port)}
-    settings = {**QUICK, **drain, "CAPSNET_DEFAULT_MODEL": "nothing"}
-    began = time.monotonic()
-    with subprocess.Popen(command(settings), env={**os.environ, **settings}) as process:
-        with open_client(port) as client:
-            while process.poll() is None and time.monotonic() < began + PATIENCE_S:
-                with contextlib.suppress(httpx.TransportError):
-                    assert 503 == client.get("/readyz").status_code
-        process.kill()
-    assert 1 == process.returncode
-
-
 @source_alone
 def test_a_second_service_with_the_same_port_is_refused(
     start_service: Start,
@@ -201,28 +184,6 @@ def test_sigterm_drains_and_ends_with_zero(start_service: Start) -> None:
             if statuses[-1] == httpx.codes.SERVICE_UNAVAILABLE:
                 assert 7 == label(client)
     assert httpx.codes.SERVICE_UNAVAILABLE == statuses[-1]
-    assert 0 == process.wait(timeout=60)
-
-
-TAKE_TERMINAL = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
-
-@source_alone
-def test_a_closed_terminal_ends_it() -> None:
-    """Who started it there and closes the window does not leave it behind."""
-    port = free_port()
-    environment = {**os.environ, **QUICK, "CAPSNET_PORT": str(port), "CAPSNET_DRAIN_GRACE_S": "0"}
-    ours, its = os.openpty()
-    take = [sys.executable, "-c", TAKE_TERMINAL, *SOURCE]
-    process = subprocess.Popen(take, env=environment, stdin=its, start_new_session=True)
-    os.close(its)
-    with open_client(port) as client:
-        wait_until_ok(client, process, "/readyz")
-    os.close(ours)
     assert 0 == process.wait(timeout=60)
 
 
@@ -364,50 +325,6 @@ def test_no_kept_connection_is_closed_under_a_request(start_service: Start) -> N
     assert 0 == process.wait(timeout=PATIENCE_S)
 
 
-SLOW_LOG = """
-import sys, time
-for _ in iter(lambda: sys.stdin.buffer.read(200), b""):
-    time.sleep(0.01)
-"""
-
-
-@source_alone
-def test_sigterm_is_not_lost_in_a_slow_log() -> None:
-    """Where it lands inside a buffered write to standard error, too."""
-    slow = subprocess.Popen(
-        [sys.executable, "-c", SLOW_LOG], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    port = free_port()
-    settings = {**QUICK, "CAPSNET_DRAIN_GRACE_S": "0", "CAPSNET_PORT": str(port)}
-    environment = {**os.environ, **settings}
-    process = subprocess.Popen(SOURCE, env=environment, stderr=slow.stdin)
-    over = threading.Event()
-
-    def ask() -> None:
-        with open_client(port, timeout=1) as client:
-            while not over.is_set():
-                with contextlib.suppress(httpx.TransportError):
-                    client.get("/models")
-
-    callers = [threading.Thread(target=ask) for _ in range(4)]
-    try:
-        with open_client(port) as client:
-            wait_until_ok(client, process, "/readyz")
-        for caller in callers:
-            caller.start()
-        time.sleep(1)  # the log has filled its pipe
-        process.send_signal(signal.SIGTERM)
-        assert 0 == process.wait(timeout=PATIENCE_S)
-    finally:
-        over.set()
-        process.kill()
-        slow.kill()
-        slow.communicate()
-        for caller in callers:
-            if caller.ident:
-                caller.join()
-
-
 @pytest.fixture
 def settings(container: object) -> Iterator[dict[str, str]]:
     """Of two workers whose temporary files are in a folder of the test's own."""
@@ -482,32 +399,6 @@ def test_sigterm_ends_a_back_off(
             for worker in workers(process):
                 os.kill(worker, signal.SIGKILL)
         assert 0 == ends_clean(process, settings)
-
-
-@source_alone
-def test_calls_and_requests_drain_within_the_same_time(
-    start_service: Start,
-) -> None:
-    """A client of each kind that holds on is waited for once, not one after the other."""
-    port = free_port()
-    limits = {"CAPSNET_DRAIN_TIMEOUT_S": "10", "CAPSNET_GRPC_PORT": str(port)}
-    process, client = start_service(**limits)
-    body = open_body(client)
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        infer(channel)
-        process.send_signal(signal.SIGTERM)
-        began = time.monotonic()
-        assert 0 == process.wait(timeout=PATIENCE_S)
-        assert time.monotonic() - began < 2 * 10
-    body.close()
-
-
-def open_body(client: httpx.Client) -> socket.socket:
-    """A connection with a request whose body does not end."""
-    connection = socket.create_connection((client.base_url.host, client.base_url.port))
-    head = ("POST /classify HTTP/1.1", "Host: a", "Content-Type: image/png", "Content-Length: 99")
-    connection.sendall("\r\n".join([*head, "", "body"]).encode())
-    return connection
 
 
 # replacement

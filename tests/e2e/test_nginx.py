@@ -14,7 +14,6 @@ import pytest
 
 from service.http.problems import MEDIA_TYPE, REQUEST_ID
 from service.pictures import SAMPLES
-from service.settings import Settings
 from tests.e2e.conftest import QUICK
 from tests.processes import SOURCE, Command, free_port, nginx, running
 
@@ -54,19 +53,6 @@ def test_refusals_of_the_service_pass(proxied: httpx.Client) -> None:
     assert MEDIA_TYPE == answer.headers["Content-Type"]
     assert "large" == answer.json()["request_id"] == answer.headers[REQUEST_ID]
     assert f"{SMALL_LIMIT:,} bytes" in answer.json()["detail"]
-
-
-def test_bodies_that_no_instance_would_take_are_refused(proxied: httpx.Client) -> None:
-    """Over the default limit nginx answers by itself, with a problem of the service's type."""
-    answer = proxied.post(
-        "/classify",
-        files={"file": bytes(Settings().max_body_bytes)},
-        headers={REQUEST_ID: "larger"},
-    )
-    assert 413 == answer.status_code
-    assert MEDIA_TYPE == answer.headers["Content-Type"]
-    assert "urn:capsnet:problem:too-large" == answer.json()["type"]
-    assert "larger" == answer.json()["request_id"] == answer.headers[REQUEST_ID]
 
 
 def ask_raw(client: httpx.Client, path: str, *, times: int = 1, source: str = "") -> bytes:

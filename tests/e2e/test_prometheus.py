@@ -2,14 +2,27 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from service.pictures import SAMPLES
+from tests.processes import prometheus_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+@pytest.fixture(scope="session")
+def prometheus(
+    service: httpx.Client, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[httpx.Client]:
+    """A Prometheus of its own that scrapes the service every second; skips where there is none."""
+    labels = {"namespace": "capsnet", "pod": "capsnet-predictor-0"}  # an operator's, of a pod
+    folder = tmp_path_factory.mktemp("prometheus")
+    with prometheus_of(service.base_url.netloc.decode(), folder, labels=labels) as client:
+        yield client
 
 
 def ask(prometheus: httpx.Client, query: str) -> float | None:

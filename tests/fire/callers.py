@@ -52,19 +52,15 @@ class Callers:
         service: receives the requests.
         model: the bundle of each request.
         threads: of each kind.
-        over_grpc: whether as many ask over gRPC too.
     """
 
-    def __init__(
-        self, service: Service, model: str, *, threads: int = 4, over_grpc: bool = True
-    ) -> None:
+    def __init__(self, service: Service, model: str, *, threads: int = 4) -> None:
         self.calls: list[Call] = []
         self._service, self._model = service, model
-        kinds = [self._http, self._grpc] if over_grpc else [self._http]
         self._threads = [
             threading.Thread(target=self._call, args=(kind, first))
             for first in range(threads)
-            for kind in kinds
+            for kind in (self._http, self._grpc)
         ]
         self._over = threading.Event()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import resource
 import shutil
@@ -21,7 +20,6 @@ from typing import Any
 
 import httpx
 
-from model.bundle import MANIFEST
 from service.settings import Settings
 from tests.attack.service import ADMIN_KEY, Service, started
 from tests.e2e.workers import MODEL, change, no_descriptors, ready_workers, wait_for, workers
@@ -47,7 +45,7 @@ class Site:
     service: Service
     bundles: Path
     switches: Path
-    """What is in this folder is wrong with the graphs or with the clock: see `_HARMED`."""
+    """What is in this folder is wrong with the graphs: see `_HARMED`."""
 
     def workers(self) -> list[int]:
         """Process ids; none if the supervisor is gone."""
@@ -96,7 +94,6 @@ class Fault:
         lost: most requests of each caller that may end without an answer.
         short: whether it is tried in `make test` too, on a service that others harmed before.
         ends: whether the service ends.
-        over_grpc: whether callers ask over gRPC too.
         command: starts the service.
         settings: of the service.
     """
@@ -107,7 +104,6 @@ class Fault:
     lost: int = 0
     short: bool = False
     ends: bool = False
-    over_grpc: bool = True
     command: tuple[str, ...] = tuple(SOURCE)
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -142,7 +138,7 @@ def fault(
 
 def run(one: Fault, site: Site, *, threads: int = 4) -> Seen:
     """Harm a service while callers ask, and judge what they saw."""
-    callers = Callers(site.service, MODEL, threads=threads, over_grpc=one.over_grpc)
+    callers = Callers(site.service, MODEL, threads=threads)
     with callers.calling():
         callers.wait(CALM)
         before, began, ready_s = len(callers.calls), time.monotonic(), None
@@ -200,9 +196,7 @@ def place(one: Fault) -> Iterator[Site]:
 
 
 _HARMED = """
-import time
-
-plain_encode, plain_time = Runtime.encode, time.time
+plain_encode = Runtime.encode
 
 
 def wrong(kind):  # whether a file exists needs no descriptor
@@ -217,7 +211,6 @@ def encode(*arguments):
 
 
 Runtime.encode = encode
-time.time = lambda: plain_time() + (86_400 if wrong("clock") else 0)
 """
 
 
@@ -259,13 +252,6 @@ def supervisor_killed(site: Site) -> None:
     pids = descendants(site.service.pid)
     os.kill(site.service.pid, signal.SIGKILL)
     wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
-
-
-@fault("all processes that decode are killed", "503")
-def decoders_killed(site: Site) -> None:
-    """Others are forked."""
-    for pid in site.decoders()[2:]:
-        _kill(pid)
 
 
 @fault("the fork servers of the processes that decode are killed", "503", short=True)
@@ -322,16 +308,6 @@ def graph_hangs(site: Site) -> None:
     wait_for(lambda: not set(before) & set(site.workers()))
 
 
-@fault("the clock of Python jumps by a day and back", over_grpc=False)
-def clock_jumps(site: Site) -> None:
-    """Deadlines are counted by another clock.
-
-    That of gRPC, in C, does not jump: nobody asks over gRPC.
-    """
-    with _wrong(site, "clock"):
-        time.sleep(LASTING_S)
-
-
 # bundles and reloads
 
 
@@ -350,34 +326,6 @@ def bundle_broken(site: Site) -> None:
     with _away(site.bundles / MODEL / "encoder.onnx"):
         worker_killed(site)
         site.wait_until_ready()
-
-
-@fault("a bundle is replaced again and again while it is reloaded for 10 s")
-def bundle_replaced(site: Site) -> None:
-    """Each reload takes one of them, whole, or is refused."""
-    over, said = threading.Event(), Counter[int]()
-    spare = site.bundles.parent / "spare"
-    shutil.copytree(Settings().bundles / OTHER, spare)
-    manifest = json.loads((spare / MANIFEST).read_text())
-    (spare / MANIFEST).write_text(json.dumps({**manifest, "name": MODEL}))
-
-    def replace() -> None:
-        while not over.wait(0.03):
-            aside = site.bundles.parent / "aside"
-            (site.bundles / MODEL).rename(aside)
-            spare.rename(site.bundles / MODEL)
-            aside.rename(spare)
-
-    thread = threading.Thread(target=replace)
-    thread.start()
-    until = time.monotonic() + 2 * LASTING_S
-    while time.monotonic() < until:
-        said[site.reload()] += 1
-    over.set()
-    thread.join()
-    print(f"reloads: {dict(said)}")
-    assert said.keys() <= {200, 409}, f"reloads said {dict(said)}"
-    _expect(site.reload(), 200)
 
 
 @fault("three reloads in turn", short=True)
@@ -399,14 +347,6 @@ _SMALL_TMP = ("unshare", "--map-root-user", "--mount", "sh", "-c", _PRIVATE, sys
 def disk_full(site: Site) -> None:
     """Answering needs none."""
     with _full(site):
-        time.sleep(LASTING_S)
-
-
-@fault("the disk is full, and a worker is killed", "503", UNCONNECTED, lost=1, command=_SMALL_TMP)
-def disk_full_and_killed(site: Site) -> None:
-    """Its replacement starts when there is room again, or before."""
-    with _full(site):
-        os.kill(site.workers()[0], signal.SIGKILL)
         time.sleep(LASTING_S)
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import webbrowser
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from threading import Event
 from typing import Annotated, Any
 
 import typer
@@ -19,20 +17,17 @@ from capsnet._generated import Fit, Polarity
 from capsnet.client import CapsNet
 from capsnet.command import display, several
 from capsnet.command.display import console
-from capsnet.command.session import Commands, Exit, Local, Url, asking, errors, reporting
+from capsnet.command.session import Exit, Url, asking, errors, reporting
 from capsnet.command.views import AsJson, Model, add_views, check_either, read
 from capsnet.errors import Problem
-from capsnet.local import serve
 from capsnet.transport import DEFAULT_URL
 
 _EPILOG = (
-    "The options --url, --local, --key, --timeout and --bulk may also stand before a command. "
     "Exit codes: 0 answered; 1 refused, or one image of several could not be read; 2 wrong usage "
     "or no such file; "
     "3 no service; 4 no answer in time, or a broken one."
 )
 app = typer.Typer(
-    cls=Commands,
     help="Look inside capsule networks.",
     no_args_is_help=True,
     epilog=_EPILOG,
@@ -98,8 +93,6 @@ def classify(
         _classify_one(client, pictures[0], options, as_json=as_json)
         return
     files = several.find_pictures(pictures)
-    if model is None and any(several.has_folders(one) for one in pictures):
-        _say_what_is_read(client, pictures, len(files))
     outcomes = client.classify_each(map(read, files), **options)
     answers = zip(files, several.followed(outcomes, len(files)), strict=True)
     if output:
@@ -161,28 +154,13 @@ def models(client: CapsNet, as_json: AsJson = False) -> None:
 
 
 @app.command("open")
-def open_playground(url: Url = DEFAULT_URL, local: Local = None) -> None:
-    """Open the playground in a browser; with --local it is served until Ctrl-C."""
-    with reporting(), serve(local) if local else nullcontext(url) as address:
-        with CapsNet(address) as client:
-            with suppress(Problem):  # the page itself asks for a key
-                client.models()
-            console.print(client.url)
-            webbrowser.open(client.url)
-        if local:
-            with suppress(KeyboardInterrupt):
-                Event().wait()
-
-
-def _say_what_is_read(client: CapsNet, paths: Sequence[Path], count: int) -> None:
-    """Subfolders are read too, by a network that nobody named."""
-    default = next((one for one in client.models().models if one.default), None)
-    if default:
-        names = ", ".join(str(path) for path in paths if several.has_folders(path))
-        errors.print(
-            f"{names}: {count} pictures, also of subfolders, classified by {default.name} "
-            f"({', '.join(default.class_names[:3])}, …); --model names another network"
-        )
+def open_playground(url: Url = DEFAULT_URL) -> None:
+    """Open the playground in a browser."""
+    with reporting(), CapsNet(url) as client:
+        with suppress(Problem):  # the page itself asks for a key
+            client.models()
+        console.print(client.url)
+        webbrowser.open(client.url)
 
 
 def _classify_one(

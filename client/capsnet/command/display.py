@@ -27,8 +27,6 @@ from capsnet._generated import (
     ModelsAnswer,
     PerturbAnswer,
     Prediction,
-    ReconstructAnswer,
-    RoutingAnswer,
 )
 from capsnet.answers import Answer
 from capsnet.errors import InvalidAnswer
@@ -210,11 +208,6 @@ def _text(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float | np.floating) else str(value)
 
 
-def _show_reconstruct(answer: ReconstructAnswer, _draw: object) -> None:
-    show_images(console, (answer.input, answer.reconstruction))
-    console.print(summarise(answer), f"error {answer.error:.4f}")
-
-
 def _show_perturb(answer: PerturbAnswer, _draw: object) -> None:
     show_images(console, (answer.reconstruction, answer.perturbed))
     console.print(summarise(answer))
@@ -238,23 +231,8 @@ def _show_describe(answer: DescribeAnswer, _draw: object) -> None:
         console.print(table)
 
 
-def _show_routing(answer: RoutingAnswer, draw: Callable[[], Image.Image]) -> None:
-    """The picture, and the class by iteration."""
-    if console.is_terminal:
-        show_picture(console, draw(), cells=console.width)
-    table = Table(title=f"{answer.class_name}, {answer.model}", title_justify="left")
-    for name in ("iteration", "length", "agreement", "entropy"):
-        table.add_column(name, justify="right")
-    for number, step in enumerate(answer.iterations, 1):
-        figures = (step.lengths[answer.label], step.agreement[answer.label], step.entropy)
-        table.add_row(str(number), *("" if one is None else f"{one:.3f}" for one in figures))
-    console.print(table)
-
-
 SHOWS: dict[str, Callable[[Any, Callable[[], Image.Image]], None]] = {
-    "reconstruct": _show_reconstruct,
     "perturb": _show_perturb,
     "describe": _show_describe,
-    "routing": _show_routing,
 }
 """Displays of answers that say more than their picture and their numbers."""

@@ -11,20 +11,17 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from enum import IntEnum
 from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
 
 import typer
-import typer.core
 from rich.markup import escape
 
 from capsnet.bundles import LocalCapsNet
 from capsnet.client import CapsNet
 from capsnet.command.display import SafeConsole
-from capsnet.errors import CapsNetError, Problem, Unreachable
-from capsnet.local import NoLocalService
+from capsnet.errors import CapsNetError, NoLocalBundle, Problem, Unreachable
 from capsnet.transport import DEFAULT_URL
 
 Option: TypeAlias = tuple[Any, Any]
@@ -56,45 +53,12 @@ Key = Annotated[
     str | None, typer.Option(envvar="CAPSNET_CLIENT_KEY", help="API key.", show_envvar=True)
 ]
 Timeout = Annotated[float, typer.Option(min=0.001, help="Deadline of each request, in seconds.")]
-Bulk = Annotated[
-    bool, typer.Option("--bulk", help="Let the service compute all other requests first.")
-]
 _SHARED: dict[str, Option] = {
     "url": (Url, DEFAULT_URL),
     "local": (Local, None),
     "key": (Key, None),
     "timeout": (Timeout, 30.0),
-    "bulk": (Bulk, False),
 }
-
-
-class Commands(typer.core.TyperGroup):
-    """Commands whose shared options may also stand before the command."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Move the shared options behind the command, where they are parsed."""
-        moved, rest = [], list(args)
-        while rest and (name := rest[0].partition("=")[0]).startswith("--"):
-            shared = name.removeprefix("--")
-            if shared not in _SHARED:
-                _suggest(ctx, name)
-                break
-            count = 1 if "=" in rest[0] or shared == "bulk" else 2
-            moved += rest[:count]
-            rest = rest[count:]
-        return super().parse_args(ctx, [*rest[:1], *moved, *rest[1:]])
-
-
-def _suggest(ctx: Any, name: str) -> None:
-    """Refuse an option that is neither shared nor the application's, but nearly a shared one.
-
-    Raises:
-        typer.Exit: it is; typer itself would suggest options of the application alone.
-    """
-    own = [one for option in ctx.command.get_params(ctx) for one in option.opts]
-    near = get_close_matches(name, [*own, *(f"--{shared}" for shared in _SHARED)], 1)
-    if near and not {name, near[0]} & set(own):
-        fail(f"there is no option {name}. Did you mean {near[0]}?", Exit.USAGE)
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:
@@ -132,11 +96,10 @@ def connected(
     local: str | None,
     key: str | None = None,
     timeout: float = 30.0,
-    bulk: bool = False,
 ) -> Iterator[CapsNet]:
     """A client of the service that was asked for, or of a bundle in this process."""
     if local is None:
-        with CapsNet(url, api_key=key, timeout_s=timeout, bulk=bulk) as client:
+        with CapsNet(url, api_key=key, timeout_s=timeout) as client:
             yield client
     else:
         yield LocalCapsNet(local)
@@ -153,7 +116,7 @@ def reporting() -> Iterator[None]:
         hint = _KEY_HINT if problem.status == HTTPStatus.UNAUTHORIZED else ""
         fail(f"{problem}{hint}", Exit.NO_ANSWER if late else Exit.REFUSED)
     except Unreachable as error:
-        hint = "" if isinstance(error, NoLocalService) else _HINT
+        hint = "" if isinstance(error, NoLocalBundle) else _HINT
         fail(f"{error}{hint}", Exit.UNREACHABLE)
     except CapsNetError as error:
         fail(str(error), Exit.NO_ANSWER)

@@ -50,11 +50,6 @@ def find_pictures(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def has_folders(path: Path) -> bool:
-    """Whether a folder has folders."""
-    return path.is_dir() and any(one.is_dir() for one in path.iterdir())
-
-
 def to_row(path: Path, outcome: Outcome) -> dict[str, Any]:
     """One line of a table."""
     if isinstance(outcome, FailedPrediction):
@@ -76,11 +71,14 @@ def describe_each(
     client: CapsNet, files: Iterable[Path], options: dict[str, Any]
 ) -> Iterator[DescribeAnswer | Problem]:
     """The description of each file in turn, or why it was refused."""
-    for file in files:
+
+    def describe(file: Path) -> DescribeAnswer | Problem:
         try:
-            yield client.describe(file, **options)
+            return client.describe(file, **options)
         except Problem as problem:
-            yield problem
+            return problem
+
+    yield from map(describe, files)
 
 
 def write_readings(

@@ -16,6 +16,7 @@ import typer
 from numpy.typing import ArrayLike
 from PIL import Image
 
+from capsnet._generated import ViewMethods
 from capsnet.answers import Answer
 from capsnet.client import CapsNet
 from capsnet.command import display
@@ -40,8 +41,6 @@ _SHARED: dict[str, Option] = {
     "as_json": (AsJson, False),
     "output": (Output, None),
 }
-_DEFAULTS = {("routing", "detail"): False}
-"""Of options; others are the service's."""
 
 
 def add_views(
@@ -83,7 +82,7 @@ def _view_command(name: str, generated: ModuleType, show: Show) -> Callable[...,
     parameters = list(inspect.signature(method).parameters.values())[1:]
     files = {one.name: kinds[one.name] for one in parameters if _is_file(kinds[one.name])}
     options = {
-        one.name: _option(name, one, kinds[one.name], method, generated.LIMITS)
+        one.name: _option(one, kinds[one.name], method)
         for one in parameters
         if one.name not in files and one.name != "timeout_s"
     }
@@ -121,30 +120,33 @@ def _read_as(kind: Any, path: Path) -> Any:
     return content if kind == ImageLike else json.loads(content)
 
 
-def _option(view: str, parameter: inspect.Parameter, kind: Any, method: Any, limits: Any) -> Option:
-    """What typer makes an option of: the parameter's type, text and limits."""
+def _option(parameter: inspect.Parameter, kind: Any, method: Any) -> Option:
+    """What typer makes an option of: the parameter's type and text."""
     name = parameter.name
     if name == "model":
         return Model, None
-    texts = dict(re.findall(r"^ {4}(\w+): ((?:.+\n?)(?: {8}.+\n?)*)", _args(method), re.MULTILINE))
-    text = " ".join(texts[name].split())
+    text = describe(method, name)
     flags = [f"--{name.replace('_', '-')}"]
-    least, most = limits.get(view, {}).get(name, (None, None))
     plain = _plain(kind)
     if plain is bool:
-        flags, least, most = [], None, None
+        flags = []
     default = parameter.default
-    if (view, name) in _DEFAULTS:
-        text = re.sub("by default `.*`", f"by default `{_DEFAULTS[view, name]}`", text)
-    default = _DEFAULTS.get((view, name), REQUIRED if default is parameter.empty else default)
+    default = REQUIRED if default is parameter.empty else default
     text = text[0].upper() + text[1:]
-    option = typer.Option(*flags, min=least, max=most, help=text)
+    option = typer.Option(*flags, help=text)
     is_required = parameter.default is parameter.empty
     return Annotated[plain if is_required else plain | None, option], default
 
 
-def _args(method: Any) -> str:
-    return (inspect.getdoc(method) or "").partition("Args:\n")[2]
+def describe(method: Any, parameter: str) -> str:
+    """The words of a parameter: of its method, or of all methods that share it."""
+    lines = f"{_args(ViewMethods)}\n{_args(method)}"
+    texts = dict(re.findall(r"^ {4}(\w+): ((?:.+\n?)(?: {8}.+\n?)*)", lines, re.MULTILINE))
+    return " ".join(texts[parameter].split())
+
+
+def _args(documented: Any) -> str:
+    return (inspect.getdoc(documented) or "").partition("Args:\n")[2]
 
 
 def _plain(kind: Any) -> Any:
