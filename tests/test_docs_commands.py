@@ -49,12 +49,12 @@ NOT_RUN = {
     ".venv/bin/python -m pip install": "needs a package index",
     ". .venv/bin/activate": "changes the reader's shell",
     "pip install ./client": "needs a package index",
-    "mv bundles/mnist": "is what tests/e2e/test_workers.py does",
+    "mv bundles/mnist": "is what tests/fire does",
     ".venv/bin/pre-commit install": "would change the repository's hooks",
     "python -m benchmarks.cuda": "needs a GPU",
     "python -m deploy.ray.score": "is what tests/deploy/ray does with `make test-slow`",
     "serve ": "as above",
-    "uvicorn --factory": "is what tests/e2e/test_starting.py does",
+    "uvicorn --factory": "is what tests/e2e/test_life.py does",
 }
 """Why commands that begin so are not executed."""
 TRAINING, RESEARCH = "python -m training ", "python -m research "

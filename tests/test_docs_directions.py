@@ -48,5 +48,3 @@ def test_the_table_is_that_of_the_bundles() -> None:
     expected = [row for name in BUNDLES for row in rows(name)]
     table = [line for line in PAGE.read_text().splitlines() if " ± " in line]
     assert expected == table
-
-

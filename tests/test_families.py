@@ -210,5 +210,3 @@ def test_the_page_leaves_tests_green(edited: Path) -> None:
     registry = "tests/test_families.py::test_the_registry_is_as_it_was"
     words = "(linear or registered or registry) and not loaded"
     check(edited, "pytest", "-q", "-p", "no:xdist", "-k", words, *tests, registry)
-
-

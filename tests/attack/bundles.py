@@ -173,5 +173,3 @@ def _write_graph(
     network = helper.make_model(graph, opset_imports=_opsets(), functions=functions, ir_version=8)
     (folder / ENCODER).write_bytes(network.SerializeToString())
     sign(folder)
-
-
