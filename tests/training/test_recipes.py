@@ -137,12 +137,6 @@ def test_fields_of_its_network(setting: str, expected: dict[str, Any]) -> None:
     assert replace(MNIST, network=network) == override(MNIST, [setting])
 
 
-def test_settings_that_need_each_other() -> None:
-    """They are taken together, in any order: either alone would not fit."""
-    changed = override(MNIST, ["decoder_hidden=8", "decoder_channels=8,4,4"])
-    assert ((8,), (8, 4, 4)) == (changed.network.decoder_hidden, changed.network.decoder_channels)
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
@@ -163,12 +157,6 @@ def test_what_cannot_be_set(setting: str, message: str) -> None:
     """The error says what is known or allowed."""
     with pytest.raises(SettingError, match=message):
         override(MNIST, [setting])
-
-
-def test_what_something_else_decides() -> None:
-    """It is refused rather than passed over."""
-    with pytest.raises(SettingError, match=r"network\.channels is set by the data set"):
-        override(MNIST, ["network.channels=3"], fixed={"channels"})
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))

@@ -89,21 +89,3 @@ def test_validation_counts_pairs_and_digits(
     expected = (100 * np.mean([count > 0 for count in missed]), 100 * np.mean(missed) / 2)
     actual = (last["validation_error_percent"], last["validation_digit_error_percent"])
     assert pytest.approx(expected) == actual
-
-
-def test_a_resumed_run_of_pairs_ends_in_the_same_weights(
-    make_trainer: MakeTrainer, pairs_of_bars: Recipe
-) -> None:
-    """Stopped after ten steps and continued, or run through: the same network."""
-    recipe = replace(pairs_of_bars, epochs=0.0016)
-    through = make_trainer("through", recipe=recipe)
-    through.run()
-    stopped = make_trainer("stopped", recipe=recipe)
-    for _ in range(10):
-        stopped.step()
-    stopped.save()
-    resumed = make_trainer("stopped", recipe=recipe, resume=True)
-    assert 10 == resumed.done_steps
-    resumed.run()
-    states = (trainer.network.state_dict() for trainer in (through, resumed))
-    torch.testing.assert_close(*states, rtol=0, atol=0)

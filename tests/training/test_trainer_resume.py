@@ -10,11 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.capsnet.matrix import MatrixConfig
 from tests.training.runs import MakeTrainer, metrics, minutes, weights
 from training.data.datasets import Examples
 from training.losses import Losses
-from training.provenance import Run
 from training.recipes import Recipe
 from training.state import Checkpoint, CheckpointError, TrainingError
 from training.tasks import Single
@@ -184,9 +182,6 @@ def test_the_best_weights_are_kept(
     assert wavering[-1] == trainer.error_percent
 
 
-WEIGHTS = torch.arange(500, dtype=torch.float32)
-
-
 class Trap:
     """Leaves a trace when it is unpickled."""
 
@@ -198,51 +193,18 @@ class Trap:
 
 
 @pytest.fixture
-def checkpoint() -> Checkpoint:
-    """Some run's state."""
-    run = Run(id="a1", preset="r", dataset="mnist", task="single", seed=1, held_out=0)
-    return Checkpoint(
-        recipe=Recipe("r", network=MatrixConfig(decoder_hidden=(8, 8)), epochs=0.5),
-        pictures=FolderSplit(folder="/pets", class_names=("cat", "dog"), count=500),
-        examples=55_000,
-        runs=(replace(run, steps=9, devices=("CPU",), taken=("conv.weight",)), run),
-        network={"conv.weight": WEIGHTS},
-        trained=None,
-        optimiser={"state": {0: {"exp_avg": WEIGHTS / 7}}, "param_groups": [{"lr": 0.1}]},
-    )
+def path(make_trainer: MakeTrainer) -> Path:
+    """A checkpoint."""
+    trainer = make_trainer()
+    run_three_steps(trainer)
+    return trainer.plan.checkpoint_path
 
 
-@pytest.fixture
-def path(tmp_path: Path, checkpoint: Checkpoint) -> Path:
-    """Where that state has been saved."""
-    path = tmp_path / "checkpoint.pt"
-    checkpoint.save(path)
-    return path
-
-
-def test_a_failed_save_leaves_the_old_state(path: Path, checkpoint: Checkpoint) -> None:
-    """A state that cannot be written does not harm the one on disk."""
-    before = path.read_bytes()
-    unwritable: dict[str, Any] = {"weights": WEIGHTS, "function": lambda: None}
-    with pytest.raises(Exception, match="pickle"):
-        replace(checkpoint, network=unwritable).save(path)
-    assert before == path.read_bytes()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param(b"", id="empty"),
-        pytest.param(b"this is no checkpoint", id="text"),
-        pytest.param(0.5, id="half of one"),
-    ],
-)
-def test_other_files_are_refused(path: Path, content: bytes | float) -> None:
-    """Whatever lies there, or is left of a checkpoint, ends in the checkpoint's own error."""
-    if isinstance(content, float):
-        whole = path.read_bytes()
-        content = whole[: int(content * len(whole))]
-    path.write_bytes(content)
+@pytest.mark.parametrize("share", [0.0, 0.5], ids=["empty", "half of one"])
+def test_what_is_left_of_a_checkpoint_is_refused(path: Path, share: float) -> None:
+    """With the checkpoint's own error."""
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(CheckpointError, match="not a readable checkpoint"):
         Checkpoint.load(path)
 
@@ -250,13 +212,11 @@ def test_other_files_are_refused(path: Path, content: bytes | float) -> None:
 def test_a_flipped_bit_is_noticed(path: Path) -> None:
     """A weight that changed on disk is not trained on."""
     content = bytearray(path.read_bytes())
-    content[content.index(WEIGHTS.numpy().tobytes()) + 100] ^= 1
+    weight = Checkpoint.load(path).network["votes.weight"]
+    content[content.index(weight.numpy().tobytes()) + 100] ^= 1
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="corrupt"):
         Checkpoint.load(path)
-
-
-READABLE = "not a readable checkpoint"
 
 
 def test_code_is_not_executed(path: Path) -> None:

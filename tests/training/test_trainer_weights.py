@@ -105,17 +105,6 @@ def test_a_larger_network_takes_what_fits(
         assert torch.equal(finished.network[name] if name in taken else before[name], value)
 
 
-def test_frozen_statistics_stay(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
-    """Batch normalisation of a frozen stem neither learns nor looks at the batch."""
-    trainer = make_trainer(recipe=replace(tiny_attention, frozen=("stem.",)))
-    before = [buffer.clone() for buffer in trainer.network.buffers()]
-    assert before
-    trainer.run()
-    torch.testing.assert_close(before, list(trainer.network.buffers()), rtol=0, atol=0)
-    modes = {name: module.training for name, module in trainer.network.named_modules()}
-    assert (False, True) == (modes["stem"], modes["decoder"])
-
-
 @pytest.mark.parametrize(
     ("frozen", "message"),
     [

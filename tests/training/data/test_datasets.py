@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,72 +9,17 @@ import pytest
 from training.data.datasets import (
     DATASETS,
     NOVELTY_DATASETS,
-    Dataset,
     Examples,
     load,
     split_last,
 )
-from training.data.source import DatasetError, DataSplit, File, Source
+from training.data.source import DataSplit, Source
 
 DOWNLOADED = [name for name, one in DATASETS.items() if isinstance(one.source, Source)]
 ALL = {**{name: DATASETS[name] for name in DOWNLOADED}, **NOVELTY_DATASETS}
 
 IMAGES = np.arange(30, dtype=np.uint8).reshape(5, 1, 2, 3)
 LABELS = np.array([3, 1, 4, 1, 5])
-TOYS = Dataset(
-    name="toys",
-    kind="toys",
-    image_shape=(1, 1, 2),
-    class_names=("ball", "car"),
-    preprocess="crop",
-    held_out_count=2,
-    source=Source(
-        files={"train": (File("images", 4), File("labels", 4))},
-        read=lambda content: {
-            b"i": {"images": np.arange(8, dtype=np.uint8).reshape(4, 1, 1, 2)},
-            b"l": {"labels": np.array([0, 1, 0, 1])},
-            b"x": {"labels": np.array([0, 1, 2, 1])},
-        }[content],
-    ),
-)
-"""Files of one letter, which stands for what they hold."""
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
-    """All files of the toys."""
-    (tmp_path / "toys").mkdir()
-    for name in ("images", "labels"):
-        (tmp_path / "toys" / name).write_text(name[0])
-    return tmp_path
-
-
-def test_a_split_is_images_and_labels(data_dir: Path) -> None:
-    """In the order of the files."""
-    examples = load(TOYS, "train", data_dir)
-    assert [0, 2, 4, 6] == examples.images[:, 0, 0, 0].tolist()
-    assert [0, 1, 0, 1] == examples.labels.tolist()
-
-
-@pytest.mark.parametrize(
-    ("dataset", "split", "message"),
-    [
-        pytest.param(TOYS, "test", "toys has no test split", id="a missing split"),
-        pytest.param(replace(TOYS, source=None), "train", "toys has no train split", id="no files"),
-        pytest.param(
-            replace(TOYS, image_shape=(3, 1, 2)),
-            "train",
-            r"images are \(1, 1, 2\), not \(3, 1, 2\)",
-            id="images of another size",
-        ),
-    ],
-)
-def test_what_is_not_there_is_an_error(
-    dataset: Dataset, split: DataSplit, message: str, data_dir: Path
-) -> None:
-    """The message names the data set and the split, or both shapes."""
-    with pytest.raises(DatasetError, match=message):
-        load(dataset, split, data_dir)
 
 
 @pytest.mark.parametrize("name", DOWNLOADED)

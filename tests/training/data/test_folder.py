@@ -159,14 +159,6 @@ def test_channels_may_be_chosen(fruit: Path, channels: int) -> None:
     assert {90} == set(training.images[training.labels == 2].ravel().tolist())
 
 
-@pytest.mark.parametrize("suffix", ["png", "JPG", "jpeg", "webp", "bmp", "gif", "tif", "TIFF"])
-def test_usual_formats_are_read(tmp_path: Path, suffix: str) -> None:
-    """Whatever the case of their names' ends."""
-    for name in "ab":
-        paint(tmp_path, name, [RED] * 3, suffix=suffix)
-    assert (3, 30, 40) == load(tmp_path).dataset.image_shape
-
-
 def save_arrays(folder: Path, name: str, shape: tuple[int, ...], dtype: str = "float32") -> None:
     """Three arrays of a class, whose values are their place in the last axis."""
     (folder / name).mkdir(parents=True)
@@ -185,14 +177,6 @@ def test_arrays_of_many_channels_are_read(tmp_path: Path, dtype: str) -> None:
     assert (6, 20, 30) == loaded.dataset.image_shape
     expected = [0, 51, 102, 153, 204, 255]
     np.testing.assert_allclose(expected, loaded.training.images[0, :, 7, 9], atol=1)
-
-
-def test_arrays_have_the_same_channels(tmp_path: Path) -> None:
-    """Both numbers are named."""
-    save_arrays(tmp_path, "a", (20, 30, 6))
-    save_arrays(tmp_path, "b", (20, 30, 5))
-    with pytest.raises(DatasetError, match="5 and 6 channels"):
-        load(tmp_path)
 
 
 def test_other_files_are_named(fruit: Path) -> None:
@@ -232,17 +216,6 @@ def spoil(fruit: Path) -> list[str]:
     cut = fruit / "apple" / "000.png"
     cut.write_bytes(cut.read_bytes()[:60])
     return ["apple/000.png", *(f"pear/bad-{number}.png" for number in range(5))]
-
-
-def test_a_folder_of_unreadable_files_is_an_error(tmp_path: Path) -> None:
-    """Even where they may be skipped."""
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        for number in range(3):
-            (tmp_path / name / f"{number}.png").write_bytes(b"no picture")
-    for skip in (False, True):
-        with pytest.raises(DatasetError, match="6 files that cannot be read as pictures"):
-            load(tmp_path, skip_unreadable=skip)
 
 
 def test_unreadable_files_may_be_skipped(fruit: Path) -> None:

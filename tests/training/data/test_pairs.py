@@ -18,7 +18,6 @@ from training.data.pairs import (
     PairStream,
     fixed_pairs,
     lay_out,
-    overlay,
     published_pairs,
 )
 from training.data.source import DatasetError
@@ -72,12 +71,6 @@ def test_an_image_is_its_layers_added_up(squares: Examples) -> None:
     torch.testing.assert_close(layers.sum(dim=1, keepdim=True).clamp(max=1), images)
     numbers = (layers.amax(dim=(2, 3)) * 255).round().long() - 100
     assert torch.equal(labels, numbers % 4)
-
-
-def test_bright_overlaps_stay_white() -> None:
-    """Two bytes are added without wrapping round."""
-    layers = torch.tensor([[[[200, 10, 0]], [[100, 20, 255]]]], dtype=torch.uint8)
-    assert [[[[255, 30, 255]]]] == overlay(layers).tolist()
 
 
 @pytest.mark.parametrize(("down", "right"), [(0, 0), (4, -4), (-3, 2)])
