@@ -287,28 +287,8 @@ def _residual(first: int, second: int, third: int, last: int) -> tuple[StemLayer
     )
 
 
-def _stages(*widths: int) -> tuple[StemLayer, ...]:
-    """Whitening, then for each width two convolutions that halve the image between them."""
-    stages = (
-        (
-            Conv(width, 3, padding=1, max_pool=2, activation="gelu"),
-            Conv(width, 3, padding=1, activation="gelu"),
-        )
-        for width in widths
-    )
-    return (Whiten(), *(conv for stage in stages for conv in stage))
-
-
-def _pooled(first: int, second: int, third: int) -> tuple[StemLayer, ...]:
-    """Whitening, then four convolutions that end in three poolings, and two residual blocks."""
-    halving, keeping = (
-        [Conv(width, 3, padding=1, max_pool=pool, activation="gelu") for width in widths]
-        for pool, widths in ((2, (first, second, third)), (1, (first,)))
-    )
-    return (
-        *(Whiten(), halving[0], keeping[0]),
-        *(halving[1], Residual(), halving[2], Residual()),
-    )
+def _gelu(width: int, max_pool: int = 1) -> Conv:
+    return Conv(width, 3, padding=1, max_pool=max_pool, activation="gelu")
 
 
 _PICTURE_NETWORK = AttentionConfig(
@@ -383,7 +363,13 @@ _PRESETS = (
         name="fashion-mnist-attention",
         dataset="fashion-mnist",
         network=AttentionConfig(
-            stem=_pooled(48, 160, 192), norm_first=True, primary="spatial", **_UP
+            stem=(
+                *(Whiten(), _gelu(48, 2), _gelu(48)),
+                *(_gelu(160, 2), Residual(), _gelu(192, 2), Residual()),
+            ),
+            norm_first=True,
+            primary="spatial",
+            **_UP,
         ),
         epochs=64,
         batch_size=500,
@@ -401,7 +387,13 @@ _PRESETS = (
         _PICTURES,
         name="cifar10",
         dataset="cifar-10",
-        network=replace(_PICTURE_NETWORK, stem=_stages(64, 192, 192)),
+        network=replace(
+            _PICTURE_NETWORK,
+            stem=(
+                *(Whiten(), _gelu(64, 2), _gelu(64)),
+                *(_gelu(192, 2), _gelu(192), _gelu(192, 2), _gelu(192)),
+            ),
+        ),
         epochs=40,
         batch_size=128,
         shift_px=4,

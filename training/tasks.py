@@ -1,9 +1,8 @@
-"""The training tasks: classify an image, or both digits of a pair."""
+"""The task of a training: classify an image, or both digits of a pair."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from pathlib import Path
 
 import numpy as np
@@ -21,38 +20,34 @@ from training.data.datasets import Examples
 from training.data.pairs import PairStream, validation_pairs
 from training.device import convolution_precision, has_bfloat16
 from training.losses import Losses, classification_loss
-from training.recipes import Recipe, TaskName
+from training.metrics import CLASS_ERROR, VALIDATION_ERROR
+from training.recipes import Recipe
 
 PREVIEW = "preview.png"
 """The preview's name in the folder of a run. It shows reconstructions during training."""
 _PREVIEW_COLUMNS, _PREVIEW_HEIGHT_PX = 10, 64
 
 
-class Task(ABC):
-    """Makes batches and losses for the trainer. Of several processes, each computes some rows."""
+class Task:
+    """Makes the batches and losses of a recipe's task for the trainer, and measures its errors."""
 
     def __init__(
         self, recipe: Recipe, training: Examples, *, seed: int, device: torch.device
     ) -> None:
-        self._recipe, self._training = recipe, training
-        self.batches = open_stream(recipe, training, seed=seed, device=device)
-        self._device = device
+        self._recipe, self._training, self._device = recipe, training, device
+        if recipe.task == "single":
+            self.batches: RowStream = BatchStream(training, recipe, seed=seed, device=device)
+        else:
+            size_px = recipe.network.height
+            self.batches = PairStream(training, recipe, size_px=size_px, seed=seed, device=device)
         self._classify = classification_loss(recipe)
+        self._decodes = recipe.mse_weight > 0 and "decode" in family_of(recipe.network).offers
         self._autocast = convolution_precision(recipe.convolutions, device) == "bfloat16"
         """Whether the forward pass runs under autocast to bfloat16, which needs no GradScaler."""
         self._autocast_decoder = recipe.decoder == "bfloat16" and has_bfloat16(device)
 
-    @abstractmethod
-    def errors(self, network: Network, validation: Examples) -> dict[str, float]:
-        """Measure metrics on held-out images, `validation_error_percent` among them."""
-
-    def draw(  # noqa: B027  pairs have none
-        self, network: Network, validation: Examples | None, target: Path
-    ) -> None:
-        """Draw a preview of reconstructions, where the network decodes single images."""
-
     def losses(self, network: Network, rows: Tensor, step: Tensor) -> Losses:
-        """Compute the losses of a batch, or of this process's rows. `step` is a scalar tensor.
+        """Compute the losses of the rows of a batch. `step` is a scalar tensor.
 
         The classes of an image are the positive targets; the capsule of each must reconstruct its
         object alone.
@@ -67,7 +62,7 @@ class Task(ABC):
                 scores, poses = network(images)
         present = torch.zeros_like(scores).scatter_(1, labels, 1)
         losses: Losses = {recipe.loss: self._classify(scores, present, step)}
-        if recipe.mse_weight and "decode" in family_of(recipe.network).offers:
+        if self._decodes:
             count = math.ceil(recipe.reconstruction_share * len(labels))
             shown, poses = targets[:count], poses[:count]
             losses["reconstruction"] = self._reconstruct(network, poses, labels[:count], shown)
@@ -88,56 +83,34 @@ class Task(ABC):
         targets = shown.reshape(decoded.shape)
         return classes.shape[1] * functional.mse_loss(decoded.float(), targets)
 
-
-class Single(Task):
-    """The task of classifying one object, and reconstructing it from its class capsule."""
-
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
-        """Return the percentage of images whose most present class is not the label.
+        """Measure the percentage of held-out images that are answered wrongly.
 
-        Where classes are drawn evenly, the mean over classes of their percentages, too.
+        Where classes are drawn evenly, also the mean over classes of their percentages. Of pairs,
+        the percentages of wrong pairs and of wrong digits in them, on a fixed set.
         """
-        wrong = is_wrong(
-            measure_presence(network, validation.images, self._device), validation.labels
-        )
-        errors = {"validation_error_percent": 100 * float(wrong.mean())}
-        if self._recipe.even_classes:
+        recipe = self._recipe
+        if recipe.task == "pairs":
+            size, shift_px = recipe.network.height, recipe.shift_px
+            pairs = validation_pairs(validation, size=size, shift_px=shift_px)
+            missed = is_missed(measure_presence(network, pairs.images, self._device), pairs.labels)
+            return {
+                VALIDATION_ERROR: 100 * float(missed.any(axis=1).mean()),
+                "validation_digit_error_percent": 100 * float(missed.mean()),
+            }
+        presence = measure_presence(network, validation.images, self._device)
+        wrong = is_wrong(presence, validation.labels)
+        errors = {VALIDATION_ERROR: 100 * float(wrong.mean())}
+        if recipe.even_classes:
             shares = [wrong[validation.labels == label].mean() for label in set(validation.labels)]
-            errors["validation_class_error_percent"] = 100 * float(np.mean(shares))
+            errors[CLASS_ERROR] = 100 * float(np.mean(shares))
         return errors
 
     def draw(self, network: Network, validation: Examples | None, target: Path) -> None:
-        """Draw images, held out if there are some, and below each its reconstruction."""
-        if self._recipe.mse_weight and "decode" in family_of(self._recipe.network).offers:
+        """Draw single images, held out if there are some, and below each its reconstruction."""
+        if self._decodes and self._recipe.task == "single":
             with showing(self._recipe.shown_channels):
                 draw_preview(network, validation or self._training, self._device, target)
-
-
-class Pairs(Task):
-    """The task of classifying two digits in each image (Sabour 2017, section 6)."""
-
-    def errors(self, network: Network, validation: Examples) -> dict[str, float]:
-        """Return the percentages of wrong pairs and of wrong digits in them, on a fixed set."""
-        size, shift_px = self._recipe.network.height, self._recipe.shift_px
-        pairs = validation_pairs(validation, size=size, shift_px=shift_px)
-        missed = is_missed(measure_presence(network, pairs.images, self._device), pairs.labels)
-        return {
-            "validation_error_percent": 100 * float(missed.any(axis=1).mean()),
-            "validation_digit_error_percent": 100 * float(missed.mean()),
-        }
-
-
-def open_stream(
-    recipe: Recipe, training: Examples, *, seed: int, device: torch.device
-) -> RowStream:
-    """The batches of the recipe's task."""
-    if recipe.task == "single":
-        return BatchStream(training, recipe, seed=seed, device=device)
-    size_px = recipe.network.height
-    return PairStream(training, recipe, size_px=size_px, seed=seed, device=device)
-
-
-TASKS: dict[TaskName, type[Task]] = {"single": Single, "pairs": Pairs}
 
 
 def draw_preview(network: Network, examples: Examples, device: torch.device, target: Path) -> None:

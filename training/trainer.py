@@ -20,7 +20,7 @@ from training.pretrained import remember_features
 from training.recipes import Recipe
 from training.replay import Replay, Work
 from training.state import Plan, TrainingError, TrainingState
-from training.tasks import PREVIEW, TASKS
+from training.tasks import PREVIEW, Task
 from training.threads import ThreadChooser
 
 MIN_STEPS = 25
@@ -68,8 +68,7 @@ class Trainer:
         """The error on held-out images at the last validation, in percent."""
         if device.type == "cpu":
             remember_features(self.state.network, self.state.result)
-        kind = TASKS[plan.recipe.task]
-        self.task = kind(plan.recipe, plan.training, seed=plan.seed, device=device)
+        self.task = Task(plan.recipe, plan.training, seed=plan.seed, device=device)
         replays = replay and device.type == "cuda"
         self.work: Work = Replay(self._work, device=device) if replays else self._work
         """What a step does on the device."""

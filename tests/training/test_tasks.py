@@ -13,7 +13,7 @@ from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
 from training.losses import margin_loss
 from training.recipes import Recipe
-from training.tasks import Pairs, Single
+from training.tasks import Task
 
 CPU = torch.device("cpu")
 STEP = torch.tensor(0.0)
@@ -29,7 +29,7 @@ def pairs_of_bars(tiny: Recipe) -> Recipe:
 @pytest.mark.parametrize("detach", [False, True])
 def test_the_decoders_gradient_may_stop(bars: Examples, tiny: Recipe, *, detach: bool) -> None:
     """With detached poses, drawing teaches the encoder nothing."""
-    task = Single(replace(tiny, detach_poses=detach), bars, seed=1, device=CPU)
+    task = Task(replace(tiny, detach_poses=detach), bars, seed=1, device=CPU)
     network = build(tiny.network)
     task.losses(network, task.batches.rows(0), STEP)["reconstruction"].backward()
     reached = network.get_parameter("votes.weight").grad is not None
@@ -41,10 +41,10 @@ def test_a_share_of_the_batch_is_reconstructed(bars: Examples, tiny: Recipe) -> 
     network = build(tiny.network)
     losses = {}
     for share in (1e-9, 0.5, 1.0):
-        task = Single(replace(tiny, reconstruction_share=share), bars, seed=1, device=CPU)
+        task = Task(replace(tiny, reconstruction_share=share), bars, seed=1, device=CPU)
         rows = task.batches.rows(0)
         losses[share] = task.losses(network, rows, STEP)["reconstruction"]
-    whole = Single(tiny, bars, seed=1, device=CPU)
+    whole = Task(tiny, bars, seed=1, device=CPU)
     for share, count in ((1e-9, 1), (0.5, math.ceil(len(rows) / 2))):
         expected = whole.losses(network, rows[:count], STEP)["reconstruction"]
         torch.testing.assert_close(expected, losses[share])
@@ -53,7 +53,7 @@ def test_a_share_of_the_batch_is_reconstructed(bars: Examples, tiny: Recipe) -> 
 
 def test_two_classes_are_present_and_drawn_apart(bars: Examples, pairs_of_bars: Recipe) -> None:
     """Each of the two capsules is decoded alone and compared with its own layer."""
-    task = Pairs(pairs_of_bars, bars, seed=1, device=CPU)
+    task = Task(pairs_of_bars, bars, seed=1, device=CPU)
     network = build(pairs_of_bars.network)
     images, layers, labels = task.batches.batch(5)
     presence, poses = network(images)

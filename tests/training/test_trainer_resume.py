@@ -15,7 +15,7 @@ from training.data.datasets import Examples
 from training.losses import Losses
 from training.recipes import Recipe
 from training.state import Checkpoint, CheckpointError, TrainingError
-from training.tasks import Single
+from training.tasks import Task
 from training.trainer import Trainer
 from training.training_data import FolderSplit
 
@@ -151,7 +151,7 @@ def wavering(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Errors on held-out images, as the trainer finds them one after the other."""
     errors = [50.0, 25.0, 25.0, 75.0]
     told = iter(errors)
-    monkeypatch.setattr(Single, "errors", lambda *_: {"validation_error_percent": next(told)})
+    monkeypatch.setattr(Task, "errors", lambda *_: {"validation_error_percent": next(told)})
     return errors
 
 
