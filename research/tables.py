@@ -42,33 +42,25 @@ def _cnn(stem: tuple[StemLayer, ...]) -> Recipe:
 
 def _recipes() -> Iterator[tuple[str, str, Recipe]]:
     """The name, title and recipe of each row."""
-    uniform, linear = "uniform couplings", "linear to poses"
     primary = Conv(
         STRIDED.primary_types * STRIDED.primary_dim, STRIDED.primary_kernel, STRIDED.primary_stride
     )
     strided: dict[str, Any] = {"stem": (*STRIDED.stem, primary), "batch_norm": False}
-    for family, title, recipe, networks in (
+    for family, title, recipe, uniform, poses in (
         (
             *("attention", "self-attention", ATTENTION),
-            (
-                (UniformConfig, {}),
-                (PoseConfig, {"gather": "depthwise"}),
-            ),
+            sizes(ATTENTION, UniformConfig),
+            sizes(ATTENTION, PoseConfig, gather="depthwise"),
         ),
         (
             *("dynamic", "agreement", DIGITS),
-            (
-                (type(STRIDED), {"routing_iterations": 1}),
-                (PoseConfig, {"squash": "sabour", **strided}),
-            ),
+            replace(STRIDED, routing_iterations=1),
+            sizes(DIGITS, PoseConfig, squash="sabour", **strided),
         ),
     ):
         yield f"{family}-routed", f"{title}, routed", recipe
-        for name, words, (config, changes) in zip(
-            ("uniform", "poses"), (uniform, linear), networks, strict=True
-        ):
-            network = sizes(recipe, config, **changes)
-            yield f"{family}-{name}", f"{title}, {words}", replace(recipe, network=network)
+        yield f"{family}-uniform", f"{title}, uniform couplings", replace(recipe, network=uniform)
+        yield f"{family}-poses", f"{title}, linear to poses", replace(recipe, network=poses)
     yield "cnn-large", "CNN, 30 M multiplications", _cnn(LARGE_CNN)
     yield "cnn-small", "CNN, 5 M multiplications", _cnn(SMALL_CNN)
 

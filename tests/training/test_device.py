@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from training.device import DeviceError, choose_device, has_bfloat16
+from training.device import DeviceError, choose_device
 
 FREES_MEMORY = """
 import resource
@@ -60,22 +60,3 @@ def test_freed_memory_is_used_again() -> None:
         ).stdout
     )
     assert 3 * 50_000_000 / os.sysconf("SC_PAGESIZE") > page_faults
-
-
-@pytest.mark.parametrize(
-    ("device", "known", "expected"),
-    [
-        ("cpu", {"amx_bf16": True, "avx512_bf16": False}, True),
-        ("cpu", {"avx2": True}, False),
-        ("cpu", None, False),
-        ("cuda", {}, True),
-    ],
-)
-def test_a_device_says_whether_it_has_bfloat16(
-    monkeypatch: pytest.MonkeyPatch, device: str, known: dict[str, bool] | None, *, expected: bool
-) -> None:
-    """Torch before 2.12 does not tell of CPUs."""
-    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
-    if known is not None:
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
-    assert expected == has_bfloat16(torch.device(device))

@@ -40,12 +40,6 @@ def labels(batches: BatchStream, steps: int) -> list[int]:
     return torch.cat([batches.batch(step).labels[:, 0] for step in range(steps)]).tolist()
 
 
-def moved_by(image: Tensor) -> tuple[int, int]:
-    """How far down and right the 2x2 square of an image of the stream has been moved."""
-    down, right = image.squeeze(0).nonzero().amin(dim=0).tolist()
-    return down - 2, right - 2
-
-
 @pytest.mark.parametrize(
     "batch_size",
     [
@@ -77,16 +71,6 @@ def test_classes_are_drawn_evenly_where_that_is_asked_for() -> None:
             assert np.ptp(counts[labels == label]) <= 1
         seen += counts
     assert seen.min() >= 1
-
-
-@pytest.mark.parametrize("step", [1, 7, 9, 30])
-def test_a_resumed_stream_goes_on_as_if_never_interrupted(step: int) -> None:
-    """A new stream gives the same images at a step as one that made all steps before it."""
-    running = stream(10, batch_size=4)
-    for earlier in range(step):
-        running.batch(earlier)
-    expected, actual = running.batch(step), stream(10, batch_size=4).batch(step)
-    torch.testing.assert_close(tuple(expected), tuple(actual), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("pad", ["zero", "reflect"])
@@ -157,20 +141,6 @@ def test_cutout_fills_a_square_with_the_mean_colour() -> None:
     assert set((kept * 255).round().int().tolist()) <= set(range(0, 100, 2))
 
 
-def coloured(**options: Any) -> BatchStream:
-    """60 white images of two channels, higher than they are wide."""
-    examples = Examples(np.full((60, 2, 9, 7), 255, np.uint8), np.arange(60))
-    return BatchStream(examples, Recipe("r", batch_size=60, **options), seed=1, device=CPU)
-
-
-@pytest.mark.parametrize("distortion", [{}, {"affine": 0.5, "elastic_px": 1}], ids=str)
-def test_reflected_edges_stay_white(distortion: dict[str, Any]) -> None:
-    """No black moves into photographs."""
-    images = coloured(shift_px=3, pad="reflect", **distortion).batch(0).images
-    torch.testing.assert_close(torch.ones_like(images), images)
-
-
-CPU = torch.device("cpu")
 SIZE = 28
 
 

@@ -17,7 +17,6 @@ from training.data.pairs import (
     PairDraw,
     PairStream,
     fixed_pairs,
-    lay_out,
     published_pairs,
 )
 from training.data.source import DatasetError
@@ -71,18 +70,6 @@ def test_an_image_is_its_layers_added_up(squares: Examples) -> None:
     torch.testing.assert_close(layers.sum(dim=1, keepdim=True).clamp(max=1), images)
     numbers = (layers.amax(dim=(2, 3)) * 255).round().long() - 100
     assert torch.equal(labels, numbers % 4)
-
-
-@pytest.mark.parametrize(("down", "right"), [(0, 0), (4, -4), (-3, 2)])
-def test_a_layer_is_the_digit_moved_from_the_middle(
-    squares: Examples, down: int, right: int
-) -> None:
-    """Zeros surround it: the square of a 12 px digit starts at 8 px of 20."""
-    shifts = torch.tensor([[down, right, 0, 0]])
-    layers = lay_out(torch.from_numpy(squares.images[:2]), shifts, size=20, reach=4)
-    expected = torch.zeros(20, 20, dtype=torch.uint8)
-    expected[8 + down : 12 + down, 8 + right : 12 + right] = 100
-    assert torch.equal(expected, layers[0, 0])
 
 
 def test_a_fixed_set_is_the_same_bit_for_bit(squares: Examples) -> None:

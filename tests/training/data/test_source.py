@@ -1,14 +1,20 @@
-"""Files of published data sets: their formats, on disk and from a mirror that a test runs."""
+"""Files of published data sets, on disk and from a mirror that a test runs."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import io
+import re
 import struct
 import tarfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +31,13 @@ from training.data.source import (
     read_idx,
 )
 
-Serve = Callable[..., tuple[str, list[str | None]]]
+Asked = list[str | None]
+Serve = Callable[..., tuple[str, Asked]]
 
 IMAGES = np.arange(30, dtype=np.uint8).reshape(5, 2, 3)
 LABELS = np.array([3, 1, 4, 1, 5], np.uint8)
+CONTENT = bytes(range(256)) * 300
+"""More than one chunk."""
 
 
 def md5(content: bytes) -> str:
@@ -46,25 +55,15 @@ def records(*labels: int) -> bytes:
     return b"".join(bytes([label]) + bytes([label]) * 1024 + planes for label in labels)
 
 
-CONTENTS = {
-    "train-images": idx(IMAGES),
-    "train-labels": idx(LABELS),
-    "test-images": idx(IMAGES[:2] + 100),
-    "test-labels": idx(LABELS[3:]),
-}
+CONTENTS = {"train-images": idx(IMAGES), "train-labels": idx(LABELS)}
 FILES = {f"{name}.gz": gzip.compress(content) for name, content in CONTENTS.items()}
-BATCHES = {"batch_0.bin": records(0, 1), "batch_1.bin": records(1, 2), "test.bin": records(2, 3)}
+BATCHES = {"batch_0.bin": records(0, 1), "batch_1.bin": records(1, 2)}
 
 
 def digits(*mirrors: str) -> Source:
-    """Five training and two test images in single files."""
-    files = [
-        File(name, struct.unpack_from(">I", content, 4)[0], md5(content))
-        for name, content in CONTENTS.items()
-    ]
-    return Source(
-        files={"train": tuple(files[:2]), "test": tuple(files[2:])}, read=read_idx, mirrors=mirrors
-    )
+    """Five training images in single files."""
+    files = tuple(File(name, 5, md5(content)) for name, content in CONTENTS.items())
+    return Source(files={"train": files}, read=read_idx, mirrors=mirrors)
 
 
 def tar(contents: dict[str, bytes]) -> bytes:
@@ -81,30 +80,15 @@ def tar(contents: dict[str, bytes]) -> bytes:
 ARCHIVE = tar({"readme.html": b"Hello", **BATCHES})
 
 
-def batches(*mirrors: str, archive: bytes = ARCHIVE) -> Source:
-    """Two training files and a test file in an archive."""
-    files = [File(name, 2) for name in BATCHES]
+def batches(*mirrors: str) -> Source:
+    """Two training files in an archive."""
     return Source(
-        files={"train": tuple(files[:2]), "test": tuple(files[2:])},
+        files={"train": tuple(File(name, 2) for name in BATCHES)},
         read=read_cifar,
         mirrors=mirrors,
         archive="all.tar.gz",
-        archive_md5=md5(archive),
+        archive_md5=md5(ARCHIVE),
     )
-
-
-@pytest.fixture
-def on_disk(tmp_path: Path) -> Path:
-    """The folder of the digits, complete."""
-    for name, content in FILES.items():
-        (tmp_path / name).write_bytes(content)
-    return tmp_path
-
-
-@pytest.fixture(autouse=True)
-def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Further attempts come at once."""
-    monkeypatch.setattr("training.data.source.download", partial(download, sleep=lambda _: None))
 
 
 def labels(source: Source, directory: Path, *, fetch: bool = True) -> list[int]:
@@ -113,33 +97,72 @@ def labels(source: Source, directory: Path, *, fetch: bool = True) -> list[int]:
     return labels
 
 
-def test_the_files_of_a_split_are_downloaded(serve: Serve, tmp_path: Path) -> None:
-    """No others; what is there then is not asked for again."""
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """`serve(files, faults=(), ranges=True)` starts a server of these files, by name.
+
+    `faults` says how the first, second, ... request is treated: a status code is answered, "cut"
+    announces everything and sends half of it. Further requests are served well.
+
+    Returns the base address and the list of the Range headers of all requests so far.
+    """
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr("training.data.source.download", partial(download, sleep=lambda _: None))
+    with ExitStack() as stack:
+
+        def start(
+            files: dict[str, bytes], *, faults: Iterable[int | str] = (), ranges: bool = True
+        ) -> tuple[str, Asked]:
+            asked: Asked = []
+            left = iter(faults)
+
+            class Handler(BaseHTTPRequestHandler):
+                def do_GET(self) -> None:
+                    asked.append(self.headers["Range"])
+                    fault, content = next(left, None), files.get(self.path.removeprefix("/"))
+                    wanted = re.fullmatch(r"bytes=(\d+)-", self.headers["Range"] or "")
+                    begin = int(wanted[1]) if wanted and ranges else 0
+                    if isinstance(fault, int) or content is None:
+                        return self.send_error(fault if isinstance(fault, int) else 404)
+                    if begin >= len(content):
+                        return self.send_error(416)
+                    self.send_response(206 if begin else 200)
+                    content = content[begin:]
+                    self.send_header("Content-Length", str(len(content)))
+                    self.end_headers()
+                    self.wfile.write(content[: len(content) // 2] if fault == "cut" else content)
+                    return None
+
+                def log_message(self, *_: object) -> None:
+                    """Say nothing."""
+
+            server = stack.enter_context(HTTPServer(("127.0.0.1", 0), Handler))
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}/", asked
+
+        yield start
+
+
+def test_the_files_of_a_split_are_downloaded_once(serve: Serve, tmp_path: Path) -> None:
+    """What is there then is not asked for again."""
     mirror, asked = serve(FILES)
     for _ in range(2):
         columns = digits(mirror).columns("train", tmp_path, fetch=True)
         np.testing.assert_array_equal(IMAGES[:, None], columns["images"])
         np.testing.assert_array_equal(LABELS, columns["labels"])
-    assert {"train-images.gz", "train-labels.gz"} == {path.name for path in tmp_path.glob("*.gz")}
     assert 2 == len(asked)
 
 
-def test_files_on_disk_need_no_server_and_no_compression(on_disk: Path) -> None:
-    """A file under its own name is as good; each split has its own files."""
-    (on_disk / "train-labels.gz").unlink()
-    (on_disk / "train-labels").write_bytes(CONTENTS["train-labels"])
-    assert LABELS.tolist() == labels(digits(), on_disk)
-    assert 100 == digits().columns("test", on_disk, fetch=False)["images"][0, 0, 0, 0]
-
-
-def test_a_wrong_file_is_not_kept(serve: Serve, tmp_path: Path) -> None:
-    """A mirror's content is checked, decompressed, before it gets its name on disk."""
-    mirror, _ = serve({name: gzip.compress(b"something else") for name in FILES})
-    with pytest.raises(DownloadError, match="not the published file"):
-        labels(digits(mirror), tmp_path)
-    assert {".lock"} == {path.suffix for path in tmp_path.iterdir()}
-    other, _ = serve({f"{name}.gz": gzip.compress(CONTENTS[name], 0) for name in CONTENTS})
-    assert LABELS.tolist() == labels(digits(other), tmp_path)
+def test_files_on_disk_need_no_server_and_no_compression(tmp_path: Path) -> None:
+    """A missing one is named, and where it could be."""
+    (tmp_path / "train-labels").write_bytes(CONTENTS["train-labels"])
+    with pytest.raises(DatasetError, match=r"train-images\.gz is missing; CAPSNET_DATA_DIR"):
+        labels(digits(), tmp_path)
+    (tmp_path / "train-images.gz").write_bytes(FILES["train-images.gz"])
+    assert LABELS.tolist() == labels(digits(), tmp_path, fetch=False)
 
 
 @pytest.mark.parametrize(
@@ -147,62 +170,109 @@ def test_a_wrong_file_is_not_kept(serve: Serve, tmp_path: Path) -> None:
     [
         pytest.param(gzip.compress(idx(IMAGES[::-1])), "MD5 differs", id="other images"),
         pytest.param(FILES["train-images.gz"][:-9], "decompressed", id="cut"),
-        pytest.param(b"", "MD5 differs", id="empty"),
     ],
 )
-def test_a_wrong_file_on_disk_is_left_untouched(
-    serve: Serve, on_disk: Path, content: bytes, reason: str
-) -> None:
-    """It is refused, and neither replaced nor removed."""
-    mirror, _ = serve(FILES)
-    path = on_disk / "train-images.gz"
+def test_a_wrong_file_is_refused(serve: Serve, tmp_path: Path, content: bytes, reason: str) -> None:
+    """From a mirror it is not kept; on disk it is neither replaced nor removed."""
+    mirror, _ = serve({**FILES, "train-images.gz": content})
+    with pytest.raises(DownloadError, match=rf"not the published file \(.*{reason}"):
+        labels(digits(mirror), tmp_path)
+    path = tmp_path / "train-images.gz"
+    assert not path.exists()
     path.write_bytes(content)
     with pytest.raises(DatasetError, match=rf"not the published file \(.*{reason}"):
-        labels(digits(mirror), on_disk)
+        labels(digits(serve(FILES)[0]), tmp_path)
     assert content == path.read_bytes()
 
 
-@pytest.mark.parametrize("mirrored", [True, False])
-def test_a_missing_file_is_named(serve: Serve, tmp_path: Path, *, mirrored: bool) -> None:
-    """Without mirrors, or with `fetch=False`, which asks none; and where it could be."""
-    mirror, asked = serve(FILES)
-    source = digits(mirror) if mirrored else digits()
-    with pytest.raises(DatasetError, match=r"train-images\.gz is missing; CAPSNET_DATA_DIR"):
-        labels(source, tmp_path, fetch=not mirrored)
-    assert [] == asked
-
-
-def test_an_archive_is_downloaded_once(serve: Serve, tmp_path: Path) -> None:
-    """Both splits are read from it."""
+def test_an_archive_is_downloaded_once_and_checked(serve: Serve, tmp_path: Path) -> None:
+    """Its MD5 is the compressed one's; members on disk need no archive."""
     mirror, asked = serve({"all.tar.gz": ARCHIVE})
-    source = batches(mirror)
-    assert [0, 1, 1, 2] == labels(source, tmp_path)
-    assert [2, 3] == source.columns("test", tmp_path, fetch=False)["labels"].tolist()
+    for _ in range(2):
+        columns = batches(mirror).columns("train", tmp_path, fetch=True)
+    assert [0, 1, 1, 2] == columns["labels"].tolist()
+    assert [[0, 1, 2], [1, 1, 2]] == columns["images"][:2].mean(axis=(2, 3)).tolist()
     assert 1 == len(asked)
-
-
-@pytest.mark.parametrize("compressed", [True, False])
-def test_members_on_disk_need_no_archive(tmp_path: Path, *, compressed: bool) -> None:
-    """Those of the wanted split are enough, whatever the order of their records."""
-    for name, content in (("batch_0.bin", records(1, 0)), ("batch_1.bin", records(2, 1))):
-        path = tmp_path / (f"{name}.gz" if compressed else name)
-        path.write_bytes(gzip.compress(content) if compressed else content)
-    assert [1, 0, 2, 1] == labels(batches(), tmp_path)
-    (tmp_path / path.name).unlink()
-    with pytest.raises(DatasetError, match=r"all\.tar\.gz is missing"):
+    (tmp_path / "all.tar.gz").write_bytes(tar(BATCHES | {"batch_0.bin": records(2, 2)}))
+    with pytest.raises(DatasetError, match=r"all\.tar\.gz is not the published file"):
+        labels(batches(mirror), tmp_path)
+    for name, content in BATCHES.items():
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+    assert [0, 1, 1, 2] == labels(batches(), tmp_path)
+    (tmp_path / "batch_0.bin.gz").write_bytes(records(0, 1, 2))
+    with pytest.raises(DatasetError, match=r"batch_0\.bin\.gz .*holds 3 images, not 2"):
         labels(batches(), tmp_path)
 
 
-@pytest.mark.parametrize("archive", [b"mine", tar({"batch_0.bin": BATCHES["batch_0.bin"]})])
-def test_a_wrong_archive_is_refused(serve: Serve, tmp_path: Path, archive: bytes) -> None:
-    """From a mirror it is not kept; on disk it stays as it is. Its MD5 is the compressed one's."""
-    mirror, asked = serve({"all.tar.gz": archive})
-    with pytest.raises(DownloadError, match="not the published file"):
-        labels(batches(mirror), tmp_path)
-    asked.clear()
-    (tmp_path / "all.tar.gz").write_bytes(archive)
-    with pytest.raises(DatasetError, match=r"all\.tar\.gz is not the published file"):
-        labels(batches(mirror), tmp_path)
-    assert (archive, []) == ((tmp_path / "all.tar.gz").read_bytes(), asked)
-    with pytest.raises(DatasetError, match="not the published file"):
-        labels(batches(archive=tar({})), tmp_path)
+def fetch(target: Path, *mirrors: str) -> list[float]:
+    """Download CONTENT from the first mirror that has it; the pauses made meanwhile."""
+
+    def refuse_others(content: bytes) -> None:
+        if content != CONTENT:
+            raise ValueError("other bytes")
+
+    pauses: list[float] = []
+    urls = [f"{mirror}file.gz" for mirror in mirrors]
+    download(urls, target, check=refuse_others, sleep=pauses.append)
+    return pauses
+
+
+def test_of_many_at_once_one_fetches(serve: Serve, tmp_path: Path) -> None:
+    """Trainings that are started side by side all have the file then, and none has failed."""
+    mirror, asked = serve({"file.gz": CONTENT})
+    target = tmp_path / "data" / "file.gz"
+    with ThreadPoolExecutor(5) as pool:
+        for done in [pool.submit(fetch, target, mirror) for _ in range(5)]:
+            done.result()
+    assert (CONTENT, 1) == (target.read_bytes(), len(asked))
+
+
+@pytest.mark.parametrize(
+    ("arrived", "ranges", "expected"),
+    [
+        pytest.param(b"", True, [None, "bytes=38400-", "bytes=57600-"], id="two cuts"),
+        pytest.param(b"", False, [None, "bytes=38400-", "bytes=38400-"], id="without ranges"),
+        pytest.param(
+            CONTENT[:1000],
+            True,
+            ["bytes=1000-", "bytes=38900-", "bytes=57850-"],
+            id="an earlier run's part",
+        ),
+    ],
+)
+def test_a_cut_transfer_continues_where_it_stopped(
+    serve: Serve, tmp_path: Path, arrived: bytes, *, ranges: bool, expected: Asked
+) -> None:
+    """Further requests ask for the rest; a whole file in answer replaces what had arrived."""
+    if arrived:
+        (tmp_path / "file.gz.part").write_bytes(arrived)
+    mirror, asked = serve({"file.gz": CONTENT}, faults=["cut", "cut"], ranges=ranges)
+    fetch(tmp_path / "file.gz", mirror)
+    assert (CONTENT, expected) == ((tmp_path / "file.gz").read_bytes(), asked)
+
+
+def test_another_file_s_part_costs_one_attempt(serve: Serve, tmp_path: Path) -> None:
+    """The next one starts from nothing."""
+    (tmp_path / "file.gz.part").write_bytes(bytes(2 * len(CONTENT)))
+    mirror, asked = serve({"file.gz": CONTENT})
+    fetch(tmp_path / "file.gz", mirror)
+    assert ["bytes=153600-", None] == asked
+
+
+def test_mirrors_are_asked_in_turn_and_again(serve: Serve, tmp_path: Path) -> None:
+    """Corrupt files and 404 lead to the next mirror; a struggling server is asked four times."""
+    target = tmp_path / "file.gz"
+    good, asked = serve({"file.gz": CONTENT}, faults=[500, 502])
+    assert [1.0, 2.0, 4.0, 1.0, 2.0] == fetch(
+        target, serve({"file.gz": b"x"})[0], serve({})[0], good
+    )
+    assert 3 == len(asked)
+    target.unlink()
+    bad, asked = serve({"file.gz": CONTENT}, faults=repeat(503))
+    with pytest.raises(DownloadError) as caught:
+        fetch(target, serve({})[0], bad)
+    first, missing, *others, advice = str(caught.value).splitlines()
+    assert "could not download file.gz:" == first
+    assert missing.endswith("HTTP 404 Not Found")
+    assert 4 == len(others) == len(asked)
+    assert "CAPSNET_DATA_DIR" in advice
