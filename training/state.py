@@ -237,8 +237,13 @@ class TrainingState:
             for weight in self.network.parameters()
             if weight.requires_grad and weight not in matrices
         ]
+        kernels = [weight for weight in by_adam if weight.ndim > 1]
+        biases_and_norms = [weight for weight in by_adam if weight.ndim <= 1]
         self.optimiser = torch.optim.AdamW(
-            _groups(by_adam, weight_decay=recipe.weight_decay),
+            [
+                {"params": kernels, "weight_decay": recipe.weight_decay},
+                {"params": biases_and_norms},
+            ],
             lr=recipe.learning_rate,
             eps=1e-8,
             weight_decay=0.0,
@@ -445,15 +450,6 @@ class TrainingState:
             raise CheckpointError(f"{path} does not fit: {error}") from error
         self.run, self._before = run, tuple(before)
         self.best = saved.best
-
-
-def _groups(weights: list[nn.Parameter], *, weight_decay: float) -> list[dict[str, Any]]:
-    """The optimiser's groups: matrices and kernels decay, biases and norms do not."""
-    if not weight_decay:
-        return [{"params": weights}]  # a group may be empty, a list may not
-    matrices = [weight for weight in weights if weight.ndim > 1]
-    rest = [weight for weight in weights if weight.ndim <= 1]
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": rest}]
 
 
 class RunningAverage:
