@@ -3,7 +3,10 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
+import shlex
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +35,14 @@ def test_a_recipe_survives_json(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in BUNDLES.iterdir() if path.is_dir()))
-def test_recipes_of_shipped_bundles_are_read(name: str) -> None:
-    """Settings that left since are passed over."""
+def test_recipes_and_commands_of_shipped_bundles_are_understood(name: str) -> None:
+    """Settings that left since are passed over; a card's command has none of them."""
     assert recipe_of(Bundle.open(BUNDLES / name)).dataset in DATASETS
+    card = (BUNDLES / name / "CARD.md").read_text()
+    for command in re.findall(r"python -m training train (.*)", card):
+        preset, *words = shlex.split(command)
+        settings = [word for option, word in pairwise(words) if option == "--set"]
+        assert override(PRESETS[preset], settings)
 
 
 def test_an_unknown_setting_of_a_network_is_refused() -> None:
