@@ -36,7 +36,7 @@ def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
     (`grow_stem`), so that votes and the time of a step stay within bounds. A decoder
     of up-convolutions gets the stages that the size needs; a fully connected one, whose weights
     grow with the pixels, becomes one. A smaller share of large images is reconstructed. Shifts
-    and erased squares stay the same share of an image.
+    and what is cut out stay the same share of an image.
 
     Raises:
         ValueError: the network's layers do not fit such images.

@@ -14,7 +14,7 @@ from research.__main__ import app, choose_rows
 from research.page import STALE
 from research.rows import Row
 from research.run import Result, Sets, choose, load_sets, make_plan, read_results, run_row
-from research.tables import ROWS, TABLES
+from research.tables import ROWS
 from training.answers import error_percent
 from training.data.datasets import DATASETS, Dataset, Examples
 from training.provenance import TEST_READS
@@ -49,25 +49,12 @@ def test_rows_are_chosen_by_name_pattern_and_table() -> None:
     assert len(ROWS) == len(choose_rows(["matched-few-100"]))
 
 
-def test_an_unknown_name_is_refused() -> None:
-    """With the tables that there are."""
+def test_what_is_wrongly_named_is_refused(small: str, tmp_path: Path) -> None:
+    """With the tables that there are, or what seeds are."""
     with pytest.raises(TrainingError, match=r"digits is no row and no table; there are matched-"):
         choose_rows(["matched-few-100", "digits"])
-
-
-def test_seeds_must_be_numbers(small: str, tmp_path: Path) -> None:
-    """Or the command says what they are."""
     outcome = call("run", small, "--seeds", "1;2", runs=tmp_path, docs=tmp_path)
     assert "seeds are numbers separated by commas, not 1;2" == str(outcome.exception)
-
-
-def test_options_change_what_is_run(small: str, tmp_path: Path) -> None:
-    """Another budget, several seeds, held-out images."""
-    options = ["--seeds", "2,3", "--images", "8", "--validation", "--threads", "1"]
-    outcome = call("run", small, *options, runs=tmp_path, docs=tmp_path / "docs")
-    assert 0 == outcome.exit_code
-    expected = [(seed, 8, "validation") for seed in (2, 3)]
-    assert expected == [(one.seed, one.images, one.split) for one in read_results(tmp_path)]
 
 
 def test_what_has_a_result_is_not_run_again(small: str, tmp_path: Path) -> None:
@@ -78,19 +65,6 @@ def test_what_has_a_result_is_not_run_again(small: str, tmp_path: Path) -> None:
     assert "0 of 1 to run" in call("run", small, runs=runs, docs=docs).output
 
 
-def test_what_the_page_tells_is_run_again_on_a_fresh_clone(small: str, tmp_path: Path) -> None:
-    """It runs the seeds of the page, and prints the errors of the page next to the new ones."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    call("run", small, runs=tmp_path / "runs", docs=docs)
-    (result,) = read_results(tmp_path / "runs")
-    write([result], docs)
-    again = call("run", small, runs=tmp_path / "clone", docs=docs)
-    assert "1 of 1 to run" in again.output
-    assert f"has {result.percent:.2f} %" in " ".join(again.output.split())
-    assert [result.which] == [one.which for one in read_results(tmp_path / "clone")]
-
-
 def test_a_stop_ends_all(small: str, tmp_path: Path) -> None:
     """Rows after the one that was stopped are not begun, and the next call continues."""
     stop = ("run", small, "--seeds", "1,2", "--max-minutes", "0")
@@ -99,15 +73,6 @@ def test_a_stop_ends_all(small: str, tmp_path: Path) -> None:
     assert [] == list(tmp_path.glob("*seed2*"))
     assert 0 == call(*stop[:4], runs=tmp_path, docs=tmp_path / "docs").exit_code
     assert [1, 2] == [one.seed for one in read_results(tmp_path)]
-
-
-def test_rows_are_listed_with_their_seeds(results: list[Result], tmp_path: Path) -> None:
-    """Those of their own budget."""
-    write(results, tmp_path)
-    output = call("list", runs=tmp_path / "none", docs=tmp_path).output
-    assert all(f"{name}:\n" in output for name in TABLES)
-    row = ROWS["matched-few-100-dynamic-uniform"]
-    assert f"  {row.name}, {row.title}, {row.images:,} images: seeds 1, 2\n" in output
 
 
 def test_a_table_has_errors_differences_and_what_is_missing(
