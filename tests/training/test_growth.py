@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import torch
 
 from model.capsnet import build
@@ -25,18 +24,6 @@ def test_the_grid_of_primary_capsules_stays_small() -> None:
         network = fitted(size).network
         assert isinstance(network, AttentionConfig)
         assert 3 <= network.grid.rows <= 7, size
-
-
-@pytest.mark.parametrize(
-    ("height", "width"),
-    [(72, 96), (54, 96), (48, 96), (96, 48), (150, 200), (126, 224), (112, 224)],
-)
-def test_oblong_pictures_have_a_grid_too(height: int, width: int) -> None:
-    """At least 3 cells along the shorter side, and at most 2.6 times as many as a square has."""
-    network = fit_size(PICTURES, NetworkConfig(3, height, width, num_classes=3)).network
-    assert isinstance(network, AttentionConfig)
-    assert min(network.grid.rows, network.grid.columns) >= 3
-    assert network.grid.rows * network.grid.columns <= 7 * 18
 
 
 def test_weights_do_not_grow_with_the_pictures() -> None:

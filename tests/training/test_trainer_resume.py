@@ -89,19 +89,6 @@ def test_metrics_past_the_checkpoint_are_dropped(make_trainer: MakeTrainer) -> N
     assert [1, 2, 3, 4, 5, 6] == logged_steps(resumed)
 
 
-def test_a_complete_run_has_nothing_to_resume(make_trainer: MakeTrainer) -> None:
-    """Resuming it changes no weight: its checkpoint has those, and no state of the optimiser."""
-    trainer = make_trainer()
-    run_three_steps(trainer)
-    assert Checkpoint.load(trainer.plan.checkpoint_path).optimiser
-    trainer = make_trainer(resume=True)
-    trainer.run()
-    assert not Checkpoint.load(trainer.plan.checkpoint_path).optimiser
-    resumed = make_trainer(resume=True)
-    assert resumed.run()
-    torch.testing.assert_close(weights(trainer), weights(resumed), rtol=0, atol=0)
-
-
 def test_a_folder_that_holds_out_others_is_not_resumed(make_trainer: MakeTrainer) -> None:
     """The weights may have learnt from them; where the folder lies does not matter."""
     plan, device = make_trainer().plan, torch.device("cpu")
@@ -138,12 +125,6 @@ def test_another_run_is_not_resumed(
     with pytest.raises(TrainingError, match=f"another {named} seed or split"):
         make_trainer(recipe=recipe, seed=seed, validation=validation, resume=True)
     assert before == files(trainer.plan.directory)
-
-
-def test_nothing_to_resume_is_an_error(make_trainer: MakeTrainer) -> None:
-    """Resuming a run that never was does not start one."""
-    with pytest.raises(CheckpointError, match="there is no checkpoint"):
-        make_trainer(resume=True)
 
 
 @pytest.fixture

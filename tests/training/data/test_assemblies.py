@@ -18,8 +18,6 @@ from training.data.assemblies import (
     list_factors,
     render_lamps,
 )
-from training.data.datasets import DATASETS
-from training.data.source import DatasetError
 
 SIDE = 24
 
@@ -58,15 +56,6 @@ def test_factors_are_of_every_image_in_order(split: str) -> None:
     assert 0.8 <= factors.size.min() < factors.size.max() <= 1.2
 
 
-def test_instances_are_of_one_split() -> None:
-    """Test objects are new, and so is the training instance that is held out."""
-    train, test = list_factors("train"), list_factors("test")
-    assert not set(train.instance) & set(test.instance)
-    held_out = DATASETS["assemblies"].held_out_count
-    assert {train.instance.max()} == set(train.instance[-held_out:])
-    assert train.instance.max() not in train.instance[:-held_out]
-
-
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """One instance of each split from two sides."""
@@ -89,15 +78,3 @@ def test_images_are_rendered_once(tmp_path: Path) -> None:
         assemble(label, instance), View(0, 30, list_factors("test").size[36]), size_px=16
     )
     assert np.array_equal(views, first["images"][36:42, 0])
-
-
-@pytest.mark.usefixtures("few")
-def test_another_file_is_refused(tmp_path: Path) -> None:
-    """One that is cut off, or that holds images of another size."""
-    RenderedSource(size_px=16).columns("test", tmp_path, fetch=True)
-    with pytest.raises(DatasetError, match="move it away to render it anew"):
-        RenderedSource(size_px=8).columns("test", tmp_path, fetch=True)
-    (file,) = tmp_path.glob("*.npz")
-    file.write_bytes(b"PK")
-    with pytest.raises(DatasetError, match="cannot be read"):
-        RenderedSource(size_px=16).columns("test", tmp_path, fetch=True)

@@ -13,7 +13,6 @@ from model.preprocess import crop
 from tests.attack.files import no_palette_png
 from tests.service.pictures.costly import rle_bmp
 from training.data.folder import LoadedFolder, choose_size, load_folder, name_of
-from training.data.pictures import content_of
 from training.data.source import DatasetError
 from training.data.words import printable, to_ascii_name
 
@@ -49,14 +48,6 @@ def fruit(tmp_path: Path) -> Path:
 def load(folder: Path, **options: Any) -> LoadedFolder:
     """The pictures, of which the seed 1 chooses those that are held out."""
     return load_folder(folder, **{"seed": 1, **options})
-
-
-def test_classes_are_the_folders_in_order(fruit: Path) -> None:
-    """Labels follow the sorted names, and each picture has its folder's."""
-    dataset, training, validation, *_ = load(fruit)
-    assert ("apple", "pear") == dataset.class_names
-    for images, labels in (training, validation):
-        np.testing.assert_array_equal(labels, images[:, 1, 0, 0] == 200)
 
 
 def test_images_are_what_serving_makes_of_the_pictures(fruit: Path) -> None:
@@ -230,23 +221,6 @@ def test_unreadable_files_may_be_skipped(fruit: Path) -> None:
     (fruit / "quince" / "000.png").write_bytes(b"no picture")
     with pytest.raises(DatasetError, match=r"too few pictures .*: quince\."):
         load(fruit, skip_unreadable=True)
-
-
-def test_what_was_trained_on_is_not_held_out(tmp_path: Path) -> None:
-    """A folder that has grown holds out pictures that were held out before, or that are new."""
-    for kind in range(8):
-        paint(tmp_path / f"{kind}", "first", [(kind, 0, shade) for shade in range(10)])
-    before = load(tmp_path)
-    for kind in range(8):
-        paint(tmp_path / f"{kind}", "later", [(kind, 9, shade) for shade in range(10)])
-    assert set(before.trained) & set(load(tmp_path).held_out)
-    after = load(tmp_path, seen=before.trained)
-    assert not {content_of(one) for one in before.trained} & {
-        content_of(one) for one in after.held_out
-    }
-    assert {*before.trained, *before.held_out} < {*after.trained, *after.held_out}
-    again = load(tmp_path, held_out=after.held_out)
-    assert (after.trained, after.held_out) == (again.trained, again.held_out)
 
 
 def test_what_the_service_refuses_is_unreadable(fruit: Path) -> None:
