@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from training.data.pictures import UNREADABLE, find_pictures, open_content
+from training.data.pictures import find_pictures, read_each
 from training.pretrained import MIN_PX
 
 Stem = Literal["pretrained", "trained"]
@@ -62,16 +62,13 @@ def _sample(folder: Path) -> list[Image.Image]:
     """Some pictures of each class, at their own size; arrays and unreadable files are left out."""
     found = find_pictures(folder)
     each = max(1, SAMPLE // len(found.classes))
-    pictures = []
-    for files in found.classes.values():
-        for file in files[:: max(1, len(files) // each)][:each]:
-            try:
-                content = open_content(file)
-            except UNREADABLE:
-                continue  # reading the whole folder names it
-            if isinstance(content, Image.Image):
-                pictures.append(content)
-    return pictures
+    chosen = [
+        file
+        for files in found.classes.values()
+        for file in files[:: max(1, len(files) // each)][:each]
+    ]
+    contents = read_each(chosen, lambda content: content).values()
+    return [content for content in contents if isinstance(content, Image.Image)]
 
 
 def _is_grey(picture: Image.Image) -> bool:

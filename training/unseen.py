@@ -6,18 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from model.preprocess import WHITE
 from model.runtime import Runtime
 from training.data.datasets import Examples
-from training.data.pictures import (
-    UNREADABLE,
-    digest_content,
-    find_pictures,
-    join_names,
-    open_content,
-)
+from training.data.pictures import digest_content, find_pictures, join_names, read_each
 from training.data.source import DatasetError
 from training.training_data import FolderSplit
 
@@ -72,13 +65,9 @@ def load_unseen(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False
     ]
     if not kept:
         raise DatasetError(f"training saw all {len(labelled):,} pictures of {folder}")
-    images = dict[Path, NDArray[np.uint8]]()
-    for file in kept:
-        try:
-            picture = open_content(file)
-        except UNREADABLE:
-            continue
-        images[file] = np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8)
+    images = read_each(
+        [*kept], lambda picture: np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8)
+    )
     if unreadable := [file for file in kept if file not in images]:
         described = found.describe_unreadable(unreadable)
         if not (skip_unreadable and images):

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from statistics import median_low
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import track
 
 from model.bundle.manifest import MAX_CHANNELS
 from training.data.datasets import Dataset, Examples
 from training.data.pictures import (
-    UNREADABLE,
-    Content,
     PictureFiles,
     content_of,
     find_pictures,
     header_of,
     held_out_mask,
     join_names,
-    open_content,
+    read_each,
     to_bytes,
 )
 from training.data.source import DatasetError
@@ -33,14 +30,10 @@ KEPT_PX = 96
 """Pictures keep their size up to this many pixels along the longer side; larger ones are shrunk."""
 MAX_RATIO = 2
 """The longer side of a network's image is at most so many times the shorter one, by default."""
-_SLOW = 500
-"""From this many images on a progress bar is shown."""
 _FEW_GREY = 0.2
 """Up to this share of a class may be grey among coloured pictures."""
 _CROPPED = 1 / 3
 """The share of a picture that may be cropped without a notice."""
-
-_T = TypeVar("_T")
 
 
 class LoadedFolder(NamedTuple):
@@ -90,11 +83,11 @@ def load_folder(
         DatasetError: nothing can be learnt from the folder; the message says why, with names.
     """
     found = find_pictures(folder)
-    headers = _each(found.files, header_of, load=False)
+    headers = read_each(found.files, header_of, load=False)
     sizes = [header.size for header in headers.values()]
     height, width = size or (choose_size(sizes) if sizes else (1, 1))
     decided = _channels_of({header.channels for header in headers.values()}, channels)
-    read = _each(list(headers), lambda own: to_bytes(own, decided or 3, height, width), load=True)
+    read = read_each([*headers], lambda own: to_bytes(own, decided or 3, height, width))
     unreadable = [file for file in found.files if file not in read]
     found = found.without(unreadable)
     images = np.stack(list(read.values())) if read else np.zeros((0, 1, 1, 1), np.uint8)
@@ -267,15 +260,3 @@ def _describe_copies(trained: Sequence[str], held_out: Sequence[str]) -> str:
         f"{copies:,} of {len(held_out):,} held-out pictures have the content of a picture that is "
         "trained on: remove copies, or the error on held-out pictures is too low"
     )
-
-
-def _each(files: Sequence[Path], look: Callable[[Content], _T], *, load: bool) -> Mapping[Path, _T]:
-    """Call `look` with each image, loaded or only opened; what cannot be read is left out."""
-    results, verb = dict[Path, _T](), "reading" if load else "looking at"
-    for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):
-        try:
-            picture = open_content(file, load=load)
-        except UNREADABLE:
-            continue
-        results[file] = look(picture)
-    return results

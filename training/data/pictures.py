@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from rich.progress import track
 
 from model.errors import Problem
 from model.preprocess import Floats, crop, load_image, open_image
@@ -23,7 +24,7 @@ from training.data.words import printable
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".npy"})
 """The suffixes of files that are read, in any case."""
-UNREADABLE = (OSError, Problem)
+_UNREADABLE = (OSError, Problem)
 """The exceptions for files that are not whole pictures, or that the service refuses."""
 _GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B"})
 _HEX = 12
@@ -33,6 +34,10 @@ _SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation",
 _MIN_HELD_OUT = 4
 """At least this many images of a class are held out, even if that exceeds its share."""
 
+_SLOW = 500
+"""From this many pictures on a progress bar is shown."""
+
+_T = TypeVar("_T")
 Content = Image.Image | Floats
 """An image, or an array (H, W, C) in [0, 1]."""
 
@@ -133,14 +138,18 @@ def find_pictures(folder: Path, *, classes: int = 2) -> PictureFiles:
     return pictures
 
 
-def open_content(file: Path, *, load: bool = True) -> Content:
-    """Open a picture file, and read its pixels if `load` says so. Arrays are always read.
-
-    Raises:
-        OSError, model.errors.Problem: it is no whole picture, or a service would refuse it.
-    """
-    picture = open_image(file.read_bytes())
-    return load_image(picture) if load and isinstance(picture, Image.Image) else picture
+def read_each(
+    files: Sequence[Path], look: Callable[[Content], _T], *, load: bool = True
+) -> dict[Path, _T]:
+    """Call `look` with each picture, loaded or only opened; what cannot be read is left out."""
+    results, verb = dict[Path, _T](), "reading" if load else "looking at"
+    for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):
+        try:
+            picture = _open(file, load=load)
+        except _UNREADABLE:
+            continue
+        results[file] = look(picture)
+    return results
 
 
 def header_of(picture: Content) -> Header:
@@ -200,6 +209,12 @@ def join_names(names: Sequence[str], shown: int = 3) -> str:
     if more > 0:
         return f"{', '.join(first)} and {more:,} more"
     return " and ".join([", ".join(first[:-1]), first[-1]] if first[1:] else first)
+
+
+def _open(file: Path, *, load: bool) -> Content:
+    """Open a picture file, and read its pixels if `load` says so. Arrays are always read."""
+    picture = open_image(file.read_bytes())
+    return load_image(picture) if load and isinstance(picture, Image.Image) else picture
 
 
 def _walk(folder: Path) -> Iterator[Path]:
