@@ -40,8 +40,7 @@ def supervise() -> None:
     from service.processes.folder import own_folder  # noqa: PLC0415  signals are handled before
     from service.processes.options import Options  # noqa: PLC0415
     from service.processes.supervisor import Supervisor  # noqa: PLC0415
-    from service.telemetry import logs  # noqa: PLC0415
-    from service.telemetry.reports import FOLDER  # noqa: PLC0415
+    from service.telemetry import FOLDER, logs  # noqa: PLC0415
 
     options = Options.read()
     logs.configure(options.log_format)

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute
 
 from service import VERSION
 from service.api.routes import TAGS, api_routes, max_view_cost
-from service.api.v2.routes import v2_routes
+from service.api.v2.http import v2_routes
 from service.http.context import Context
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
@@ -24,7 +24,6 @@ from service.http.pages import (
     mounts,
     show_docs,
     show_documentation,
-    show_lens,
     show_openapi,
     show_page,
 )
@@ -33,7 +32,7 @@ from service.http.router import Router
 from service.inference.bundles import load_runtimes
 from service.inference.engine import Engine, open_engine
 from service.settings import Settings, SettingsError
-from service.telemetry.reports import Workers
+from service.telemetry.metrics import Workers
 
 _DESCRIPTION = """\
 Send an image (PNG, JPEG, WebP, BMP, GIF, TIFF) as a form's `file`, as the raw body, or as
@@ -113,7 +112,6 @@ def create_app(
     page = partial(Route, "GET", needs_models=False, include_in_schema=False)
     pages = [
         page("/", show_page, permission="public"),
-        page("/embed", show_lens, permission="public"),
         page("/documentation", show_documentation, permission="public"),
         page("/documentation/", show_documentation, permission="public"),
         page("/docs", show_docs),

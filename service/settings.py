@@ -23,9 +23,6 @@ _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
 """Variables of the same prefix that belong to training and the client."""
 
-_FRAME_ANCESTOR = re.compile(r"\*|https?://(\*\.)?[A-Za-z0-9.-]+(:\d+)?")
-"""An origin in a content security policy."""
-
 
 class SettingsError(Exception):
     """A setting is unknown or out of range."""
@@ -56,7 +53,6 @@ class Settings(BaseSettings):
     bundles: Path = Path(model.__file__).parent / "bundles"
     models: tuple[str, ...] = ()
     default_model: str = "mnist"
-    bundle_timeout_s: float = Field(60, gt=0)
     max_body_bytes: int = Field(20_000_000, ge=1)
     max_pixels: int = Field(25_000_000, ge=1)
     max_pictures: int = Field(256, ge=1)
@@ -77,25 +73,13 @@ class Settings(BaseSettings):
     admin_keys_file: Path | None = None
     allowed_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
-    frame_ancestors: tuple[str, ...] = ()
     log_format: Literal["text", "json"] = "text"
-    access_log: bool = True
-    decode_processes: int = Field(2, ge=2)
 
     @field_validator("api_keys_file", "admin_keys_file", mode="before")
     @classmethod
     def _no_file(cls, value: object) -> object:
         """Treat an empty variable as unset. As a path it would be this folder."""
         return value or None
-
-    @field_validator("frame_ancestors")
-    @classmethod
-    def _are_sources(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        """Refuse what is no origin: it becomes part of a header."""
-        for origin in origins:
-            if not _FRAME_ANCESTOR.fullmatch(origin):
-                raise ValueError(f"{origin!r} is no origin such as https://example.org, nor '*'")
-        return origins
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

@@ -128,11 +128,10 @@ def network() -> Network:
 
 @pytest.fixture(scope="session")
 def bundle_path(store: Store | Shipped, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The network's bundle, `mnist`, with training images and a figure.
+    """The network's bundle, `mnist`, with training images.
 
     Tests that change it work on a copy.
     """
-    from tests.figures import draw_explained  # noqa: PLC0415
     from tests.health import add_health  # noqa: PLC0415
     from tests.neighbours import add_noise  # noqa: PLC0415
 
@@ -140,7 +139,6 @@ def bundle_path(store: Store | Shipped, tmp_path_factory: pytest.TempPathFactory
     store.copy("mnist", target)
     add_noise(target)
     add_health(target)
-    draw_explained(target)
     return target
 
 

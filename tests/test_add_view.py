@@ -143,23 +143,20 @@ def test_the_command_has_it(generated: Path, service: httpx.Client) -> None:
 
 @pytest.mark.browser
 def test_the_playground_has_a_lens(service: httpx.Client, browser: Browser) -> None:
-    """A tab with a control for the parameter, and what was answered; the address keeps both."""
+    """A tab with a control for the parameter, and the drawing; the address keeps both."""
     with open_playground(browser, str(service.base_url)) as playground:
         page = playground.page
         playground.open_tab("Contrast")
         assert page.get_by_text("Fade an image step by step and encode each step.").is_visible()
-        panel = page.locator("#view-contrast")
-        curve = panel.get_by_role("img", name=re.compile(r"^Length of \d"))
-        assert "from factors 1 to factors 0.13" in str(curve.get_attribute("aria-label"))
+        drawing = page.get_by_role("img", name="Contrast")
+        drawing.wait_for()
         with page.expect_response("**/contrast*steps=5*"):
             page.get_by_label("steps").press("ArrowLeft")
             page.get_by_label("steps").fill("5")
         playground.settle()
-        assert "from factors 1 to factors 0.2" in str(curve.get_attribute("aria-label"))
         page.reload()
         page.locator("#lengths li").first.wait_for()
         playground.settle()
         assert "5" == page.get_by_label("steps").input_value()
-        assert curve.is_visible()
-        assert 1 == panel.locator(".gallery img").count()
+        drawing.wait_for()
         assert [] == playground.complaints

@@ -30,8 +30,6 @@ NAMES = {
     "show_sample": "sample",
     "list_samples": "samples",
     "show_sample_of": "sample_of",
-    "list_figures": "figures",
-    "show_figure": "figure",
     "list_models": "models",
     "show_model": "model",
     "reload_models": "reload",

@@ -31,8 +31,6 @@ __all__ = [
     "EquivarianceAnswer",
     "ExplainedReport",
     "FailedPrediction",
-    "FigureReport",
-    "FiguresAnswer",
     "FitReport",
     "HealthAnswer",
     "HeatMaps",
@@ -382,14 +380,6 @@ class HealthAnswer(ModelAnswer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FiguresAnswer(Answer):
-    """The figures of one bundle."""
-
-    model: str
-    figures: list[FigureReport]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class SamplesAnswer(Answer):
     """The samples of one bundle, at most ten."""
 
@@ -684,15 +674,6 @@ class CouplingHealth(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FigureReport(Answer):
-    """A figure of a model's card."""
-
-    file: str
-    shows: str
-    """What the figure shows, in words."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class SampleReport(Answer):
     """The class, source and licence of one sample."""
 
@@ -734,9 +715,6 @@ class ExplainedReport(Answer):
     """By principal components of the training images of the class; the key is their number."""
     class_dim: int
     """D, the numbers of a pose."""
-    figure: str | None = None
-    """The path of a figure: images, their reconstructions and those of PCA. None if the bundle
-    has none."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -1191,23 +1169,6 @@ class Methods(ViewMethods):
     @route("GET", "/models/{name}", dict[str, Any])
     def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
         """Show a model's manifest."""
-        ...
-
-    @route("GET", "/models/{name}/figures", FiguresAnswer)
-    def figures(self, name: str, *, timeout_s: float | None = None) -> FiguresAnswer:
-        """List the figures of a model's card.
-
-        An older bundle may have none.
-        """
-        ...
-
-    @route("GET", "/models/{name}/figures/{file}", Image.Image)
-    def figure(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
-        """Get a figure of a model's card.
-
-        Args:
-            file: a file of `/models/{name}/figures`.
-        """
         ...
 
     @route("GET", "/models/{name}/samples", SamplesAnswer)

@@ -110,7 +110,7 @@ class Replica:
     async def __init__(self, arguments: Arguments) -> None:  # type: ignore[misc]  # Ray awaits it
         settings = arguments.settings()
         fields = {"replica": serve.get_replica_context().replica_tag}
-        logs.configure(settings.log_format, access_log=settings.access_log, fields=fields)
+        logs.configure(settings.log_format, fields=fields)
         self._app = create_app(settings, reload=_refuse_reload)
         self._context = self._app.state
         await self._context.load_and_use()

@@ -10,7 +10,7 @@ weights.safetensors the weights of all of them, stored once, large ones in 16 bi
 novelty.npz         the poses of training images, to measure distances from (if it has poses)
 neighbours.npz      poses and thumbnails of training images, to find the nearest (if it has some)
 manifest.json       what is in the folder: see `Manifest`
-CARD.md             the model card, next to the figures that it shows: see `model.bundle.figures`
+CARD.md             the model card, next to the figures that it shows
 samples/            pictures to try the network on (or none): see `model.bundle.samples`
 """
 

@@ -10,7 +10,6 @@ from typing import Self
 
 from model.bundle.atomic_file import replacing
 from model.bundle.bounded import open_file, read_json
-from model.bundle.figures import Figure, read_figures
 from model.bundle.manifest import GraphRole, Manifest
 from model.bundle.neighbours import PoseGallery
 from model.bundle.novelty import PoseGaussians
@@ -39,8 +38,6 @@ class Bundle:
     manifest: Manifest
     samples: tuple[Sample, ...] = ()
     """Pictures to try the network on, if the folder has any."""
-    figures: tuple[Figure, ...] = ()
-    """The figures of the card that are in the folder."""
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -62,11 +59,7 @@ class Bundle:
             samples = read_samples(path / SAMPLES, manifest.num_classes)
         except ValueError as error:
             raise BundleError(f"{path}: {SAMPLES}: {error}") from error
-        try:
-            figures = read_figures(path)
-        except ValueError as error:
-            raise BundleError(f"{path}: {error}") from error
-        return cls(path, manifest, samples, figures)
+        return cls(path, manifest, samples)
 
     def graph(self, role: GraphRole) -> Path:
         """The file of a graph that the manifest names."""

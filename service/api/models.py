@@ -7,9 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from model.bundle import Manifest
 from model.bundle.directions import summarise_directions
-from model.bundle.figures import EXPLAINED
 from model.bundle.health import CapsuleHealth, CouplingHealth
 from model.bundle.manifest import Offer, PresenceKind
 from model.health_figure import draw_health
@@ -36,10 +34,6 @@ class ExplainedReport(BaseModel):
         "number."
     )
     class_dim: int = Field(description="D, the numbers of a pose.")
-    figure: str | None = Field(
-        description="The path of a figure: images, their reconstructions and those of PCA. Null if "
-        "the bundle has none."
-    )
 
 
 class DirectionReport(BaseModel):
@@ -190,7 +184,7 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
                 "any_size": manifest.any_size,
                 "directions": summarise_directions(manifest.directions),
                 "calibrated": manifest.confidence is not None,
-                "explained": _explained(manifest, engine),
+                "explained": manifest.explained and manifest.explained.to_dict(),
                 "family_title": manifest.family_title or manifest.family,
                 "default": name == default,
                 "notes": {view.name: notes for view in VIEWS if (notes := view.notes_on(manifest))},
@@ -200,12 +194,3 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
     ]
     limits = Limits(images=settings.max_pictures, body_bytes=settings.max_body_bytes)
     return ModelsAnswer(provider=engine.provider, limits=limits, models=models)
-
-
-def _explained(manifest: Manifest, engine: Engine) -> ExplainedReport | None:
-    """What a pose of a network explains, with the path of its figure."""
-    if manifest.explained is None:
-        return None
-    has_figure = any(one.file == EXPLAINED for one in engine.figures.get(manifest.name, ()))
-    figure = f"/models/{manifest.name}/figures/{EXPLAINED}" if has_figure else None
-    return ExplainedReport(**manifest.explained.to_dict(), figure=figure)

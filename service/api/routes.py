@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from service.api.figures import list_figures, show_figure
 from service.api.models import list_models, reload_models, show_health, show_model
 from service.api.overlay import overlay_images, overlay_samples
 from service.api.probes import livez, metrics, readyz
@@ -87,19 +86,6 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
             "/models/{name}/health",
             show_health,
             problems=[UnknownModel, NotOffered, Busy],
-            tags=["models"],
-        ),
-        get(
-            "/models/{name}/figures",
-            list_figures,
-            fixed=True,
-            problems=[UnknownModel],
-            tags=["models"],
-        ),
-        get(
-            "/models/{name}/figures/{file}",
-            show_figure,
-            problems=[UnknownModel],
             tags=["models"],
         ),
         get(

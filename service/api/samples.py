@@ -9,7 +9,6 @@ from typing import Annotated, Literal, get_args
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
-from model.bundle.figures import Figure
 from model.bundle.samples import Sample, read_samples
 from model.views.answers import Part
 from service.api.models import ModelPath
@@ -75,23 +74,11 @@ async def show_sample_of(request: Request, query: SampleFileQuery) -> PngRespons
     Raises:
         InvalidParameter: there is none of that name.
     """
-    return find_png("sample", _samples(request, query.name), query.file)
-
-
-def find_png(kind: str, pictures: Sequence[Sample | Figure], file: str) -> PngResponse:
-    """Return the picture of this file name.
-
-    Args:
-        kind: what the pictures are, in one word.
-
-    Raises:
-        InvalidParameter: there is none of that name.
-    """
-    found = {picture.file: picture.png for picture in pictures}
-    if file not in found:
-        known = ", ".join(found) or "none"
-        raise InvalidParameter(f"no {kind} {file!r}; {kind}s: {known}", parameter="file")
-    return PngResponse(found[file])
+    pictures = {sample.file: sample.png for sample in _samples(request, query.name)}
+    if query.file not in pictures:
+        known = ", ".join(pictures) or "none"
+        raise InvalidParameter(f"no sample {query.file!r}; samples: {known}", parameter="file")
+    return PngResponse(pictures[query.file])
 
 
 def _samples(request: Request, name: str) -> Sequence[Sample]:

@@ -17,8 +17,7 @@ from service.pictures.pools import DecodePools
 from service.settings import Settings
 from service.shared import Connections, max_connections
 from service.slow import SlowThread
-from service.telemetry.metrics import Metrics
-from service.telemetry.reports import Workers
+from service.telemetry.metrics import Metrics, Workers
 
 log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 3
@@ -69,9 +68,7 @@ class Context:
         )
         self.metrics = Metrics(lambda: self.admission.waiting_rows, self.registry)
         self.connections = Connections(max_connections(settings.max_waiting_bytes))
-        self.decode_pools = DecodePools(
-            max_pixels=settings.max_pixels, processes=settings.decode_processes
-        )
+        self.decode_pools = DecodePools(max_pixels=settings.max_pixels, processes=2)
         self.drawing = open_pool()
         self.slow = SlowThread()
 
@@ -143,7 +140,6 @@ class Context:
         self.slow.close()
         if self.loaded and not self.loaded.close(CLOSE_TIMEOUT_S):
             self.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
-        self.metrics.write()
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -80,16 +80,6 @@ async def show_page(_request: Request) -> FileResponse:
     return FileResponse(FOLDER / "index.html", headers=_ASK_AGAIN)
 
 
-async def show_lens(request: Request) -> FileResponse:
-    """Give one lens of the playground, for the sites that may show it in a frame."""
-    allowed = request.app.state.settings.frame_ancestors
-    ancestors = f"'self' {' '.join(allowed)}" if allowed else "'none'"
-    # Browsers ignore X-Frame-Options where a policy has frame-ancestors (CSP, level 2).
-    policy = PAGE_POLICY.replace("frame-ancestors 'none'", f"frame-ancestors {ancestors}")
-    headers = {**_ASK_AGAIN, _POLICY_HEADER: policy}
-    return FileResponse(FOLDER / "index.html", headers=headers)
-
-
 async def show_documentation(request: Request) -> Response:
     """Redirect to the first page of the documentation, on whatever host was asked."""
     return RedirectResponse(f"{request.scope.get('root_path', '')}/documentation/index.html")

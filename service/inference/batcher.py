@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from service.shared import RoundRobin
-from service.telemetry.reports import BatchReport
+from service.telemetry.metrics import BatchReport
 
 log = logging.getLogger(__name__)
 

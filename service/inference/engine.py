@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.bundle import Manifest
-from model.bundle.figures import Figure
 from model.bundle.manifest import Offer
 from model.bundle.samples import Sample
 from model.outputs import Encoding, Graph, Trace
@@ -26,7 +25,7 @@ from service.errors import Problem, unwrap
 from service.inference.batcher import Batcher, BatcherLost, Queue
 from service.slow import SlowThread
 from service.telemetry import timings
-from service.telemetry.reports import BatchReport
+from service.telemetry.metrics import BatchReport
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -50,8 +49,6 @@ class Engine:
     """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
     samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
     """The samples by model name, of the bundles that have some."""
-    figures: Mapping[str, Sequence[Figure]] = field(default_factory=dict)
-    """The figures by model name, likewise."""
     prices: Mapping[tuple[str, Graph], int] = field(default_factory=dict)
     """The price of a row of each graph, by model name: see `row_prices`."""
     answers: dict[Hashable, bytes] = field(default_factory=dict)
@@ -188,7 +185,6 @@ def open_engine(
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
     manifests = {name: runtime.manifest for name, runtime in runtimes.items()}
     samples = {name: runtime.bundle.samples for name, runtime in runtimes.items()}
-    figures = {name: runtime.bundle.figures for name, runtime in runtimes.items()}
     prices = row_prices(
         {
             (name, graph): runtime.core_s(graph)
@@ -196,7 +192,7 @@ def open_engine(
             for graph in get_args(Graph)
         }
     )
-    return Engine(batcher, manifests, providers, samples, figures, prices)
+    return Engine(batcher, manifests, providers, samples, prices)
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:

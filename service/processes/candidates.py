@@ -1,6 +1,6 @@
 """A candidate bundle is opened first in a process that may die: it has limits and no secrets.
 
-The process has the memory and the CPU time of `Limits`, none of the service's settings and other
+The process has `MEMORY_BYTES` and `TIMEOUT_S`, none of the service's settings and other
 variables, and no open file of the service. It does what a worker will do with the
 bundle, on the CPU: it reads every file, loads every graph and runs each on a black, a white and a
 noisy image, alone and together. Only a bundle that survives this is opened in a worker.
@@ -21,14 +21,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 from service.pool.__main__ import die_with_parent, limit_memory
 
 if TYPE_CHECKING:
     from model.preprocess import Floats
     from model.runtime import Runtime
-    from service.settings import Settings
 
 SOUND = "sound"
 """The answer of a process whose bundle can be served."""
@@ -36,45 +35,29 @@ _MAX_REASON_BYTES = 2_000
 _VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TZ")
 """The environment variables that the process gets: without them, Python may not start."""
 MEMORY_BYTES = 2_000_000_000
-"""The memory that opening one bundle may take."""
+"""The address space that opening one bundle may take beyond that of an idle process, on Linux."""
+TIMEOUT_S = 60.0
+"""The CPU time that it may take. A busy machine may take `_WALL` times as many seconds."""
 _WALL = 5
 _AT_ONCE = 2
 """So many candidates are opened at once."""
 
 
-class Limits(NamedTuple):
-    """What opening one bundle may take."""
-
-    memory_bytes: int
-    """Address space beyond that of an idle process, in bytes; only Linux limits it."""
-    timeout_s: float
-    """Seconds of CPU time. A busy machine may take `_WALL` times as many seconds."""
-
-    @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """The limits of the settings."""
-        return cls(MEMORY_BYTES, settings.bundle_timeout_s)
-
-
-def refuse_candidates(folders: Sequence[Path], limits: Limits) -> dict[Path, str]:
+def refuse_candidates(folders: Sequence[Path]) -> dict[Path, str]:
     """Open bundles, each in a process of its own. Return the reasons by folder of those that fail.
-
-    Args:
-        folders: of the bundles.
-        limits: of each process.
 
     Raises:
         OSError: a process cannot be started.
     """
     with ThreadPoolExecutor(_AT_ONCE, "candidates") as threads:
-        reasons = threads.map(lambda folder: _refuse(folder, limits), folders)
+        reasons = threads.map(_refuse, folders)
         return {folder: reason for folder, reason in zip(folders, reasons, strict=True) if reason}
 
 
-def _refuse(folder: Path, limits: Limits) -> str:
+def _refuse(folder: Path) -> str:
     """Open a bundle in a process. Return why it cannot be served; an empty text if it can."""
-    seconds = str(math.ceil(limits.timeout_s))
-    arguments = [str(os.getpid()), str(limits.memory_bytes), seconds, str(folder)]
+    seconds = str(math.ceil(TIMEOUT_S))
+    arguments = [str(os.getpid()), str(MEMORY_BYTES), seconds, str(folder)]
     process = subprocess.Popen(  # noqa: S603  this module
         [sys.executable, "-m", __name__, *arguments],
         env=_without_secrets(os.environ),
@@ -84,7 +67,7 @@ def _refuse(folder: Path, limits: Limits) -> str:
         start_new_session=True,
     )
     assert process.stdout
-    overdue = threading.Timer(_WALL * limits.timeout_s, _kill, [process])
+    overdue = threading.Timer(_WALL * TIMEOUT_S, _kill, [process])
     overdue.daemon = True
     overdue.start()
     try:
@@ -99,13 +82,13 @@ def _refuse(folder: Path, limits: Limits) -> str:
         return ""
     if answer and answer != SOUND:
         return answer
-    return _describe_end(folder, process.returncode, limits, is_overdue=is_overdue)
+    return _describe_end(folder, process.returncode, is_overdue=is_overdue)
 
 
-def _describe_end(folder: Path, code: int, limits: Limits, *, is_overdue: bool) -> str:
+def _describe_end(folder: Path, code: int, *, is_overdue: bool) -> str:
     """Describe how a process ended that gave no reason."""
     if is_overdue or code == -signal.SIGXCPU:
-        return f"{folder}: loading it takes more than {limits.timeout_s:g} s of CPU time"
+        return f"{folder}: loading it takes more than {TIMEOUT_S:g} s of CPU time"
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
     return f"{folder}: loading it ends a process with {how}"
 

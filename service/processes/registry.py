@@ -5,8 +5,17 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from service.telemetry.reports import Counts, ReadyWorker
+
+class ReadyWorker(NamedTuple):
+    """A worker that can answer."""
+
+    pid: int
+    bundles: str
+    """The digest of the bundles that it answers with."""
+    keys: str
+    """The digest of the keys that it answers with."""
 
 
 class WorkerRegistry:
@@ -17,7 +26,7 @@ class WorkerRegistry:
 
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
-        self._workers = workers
+        self.wanted = workers
 
     def report(self, slot: int, bundles: str, keys: str) -> None:
         """Record the digests of the bundles and of the keys that this worker serves."""
@@ -33,22 +42,16 @@ class WorkerRegistry:
     def ready_workers(self) -> list[ReadyWorker]:
         """The workers that can answer."""
         workers = []
-        for slot in range(self._workers):
+        for slot in range(self.wanted):
             with suppress(FileNotFoundError):
                 pid, bundles, keys = (self.folder / f"serving-{slot}").read_text().split()
                 workers.append(ReadyWorker(int(pid), bundles, keys))
         return workers
 
-    def count_ends(self, restarted: int, killed: int) -> None:
-        """Record how many workers were replaced, and how many of those hung."""
-        replace_text(self.folder / "ends", f"{restarted} {killed}")
-
     @property
-    def counts(self) -> Counts:
-        """The numbers of workers, for the metrics."""
-        ends = self.folder / "ends"
-        restarted, killed = map(int, ends.read_text().split()) if ends.exists() else (0, 0)
-        return Counts(self._workers, len(self.ready_workers), restarted, killed)
+    def ready_pids(self) -> list[int]:
+        """The processes that can answer."""
+        return [worker.pid for worker in self.ready_workers]
 
     def request_reload(self) -> None:
         """Have one worker reload the bundles for all."""

@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from service.http.protocol import Http1
 from service.processes.watchdog import Watchdog
 from service.settings import Settings
-from service.telemetry.reports import FOLDER
+from service.telemetry import FOLDER
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE_S = 75

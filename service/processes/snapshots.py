@@ -18,7 +18,7 @@ from typing import NamedTuple
 from model.bundle.bounded import open_file
 from model.bundle.samples import SAMPLES
 from service.inference.bundles import ReloadRefused, find_bundles
-from service.processes.candidates import Limits, refuse_candidates
+from service.processes.candidates import refuse_candidates
 from service.processes.registry import replace_text
 from service.settings import Settings
 
@@ -132,12 +132,12 @@ class Snapshots:
         """Open the copied bundles that are not current already, and remove those that fail."""
         current = self.current
         known = self.bundles(current.bundles) if current else None
-        candidates = [
+        new = [
             path
             for path in (sorted(copies.iterdir()) if copies.is_dir() else ())
             if not (known and _digest(path) == _digest(known / path.name))
         ]
-        for path, reason in refuse_candidates(candidates, Limits.of(settings)).items():
+        for path, reason in refuse_candidates(new).items():
             original = reason.replace(str(copies), str(settings.bundles))
             if strict:
                 raise ReloadRefused(original)

@@ -17,7 +17,6 @@ from uvicorn.supervisors import multiprocess
 
 from service.processes.options import Options
 from service.processes.registry import WorkerRegistry
-from service.processes.watchdog import HUNG
 
 if TYPE_CHECKING:
     from service.processes.server import Server
@@ -135,20 +134,15 @@ class Supervisor(multiprocess.Multiprocess):
     def __init__(self, options: Options, folder: Path) -> None:
         self._options = options
         self._registry = WorkerRegistry(folder, options.workers)
-        self._restarted = self._killed = 0
         self._unready_s = 0.0
         """Seconds since the start, or since a worker was ready."""
         self._was_ready = False
         """Whether a worker ever was."""
         self._has_terminal = has_terminal()
         self._failure: str | None = None
-        self.reserved = _reserve(options.host, options.grpc_port) if options.grpc_port else []
-        """Sockets that keep the port of gRPC for this service's workers."""
-        try:
-            listeners = _listen(options.host, options.port)
-        except OSError:
-            _close(self.reserved)
-            raise
+        if options.grpc_port:
+            _check_free(options.host, options.grpc_port)
+        listeners = _listen(options.host, options.port)
         host, port, workers = options.host, options.port, options.workers
         log.info("listening on http://%s:%d with %d workers", host, port, workers)
         config = uvicorn.Config("", workers=workers, log_config=None, log_level="warning")
@@ -209,8 +203,6 @@ class Supervisor(multiprocess.Multiprocess):
             new.failures, new.has_refused = process.failures, process.has_refused
             self._start(new)
             self.processes[slot] = new
-            self._restarted += 1
-            self._registry.count_ends(self._restarted, self._killed)
 
     def _kill_if_hung(self, process: Process) -> None:
         """Kill a worker that hangs."""
@@ -220,7 +212,6 @@ class Supervisor(multiprocess.Multiprocess):
             process.was_killed = True
             process.reason = f"it has said nothing for {limit_s:g} s"
             process.process.kill()
-            self._killed += 1
 
     def _record_end(self, process: Process) -> None:
         """Record the end of a worker, and decide whether the service has failed."""
@@ -231,7 +222,6 @@ class Supervisor(multiprocess.Multiprocess):
         process.ended_at = time.monotonic()
         process.can_answer = False
         process.failures = 1 if process.ready_s > _SOUND_S else process.failures + 1
-        self._killed += process.exitcode == HUNG
         reason = process.reason or f"it ended with code {process.exitcode}"
         log.error("worker %s: %s; another starts in %g s", process.pid, reason, _wait_s(process))
         failed = [
@@ -329,35 +319,20 @@ def _listen(host: str, port: int) -> list[socket.socket]:
         raise OSError(f"cannot listen on {host}:{port}: {error}") from error
 
 
-def _reserve(host: str, port: int) -> list[socket.socket]:
-    """Bind sockets that never listen. They keep a port for the gRPC servers of the workers.
+def _check_free(host: str, port: int) -> None:
+    """Check that nothing listens on a port, which the workers will share (SO_REUSEPORT).
 
-    Workers share the port (SO_REUSEPORT), and so would another service of this user: calls would be
-    divided between the two. Binding fails while any other socket has the port. The options change
-    afterwards, so that the workers may bind it too, and no other reservation.
+    Another service of this user could share it too: calls would be divided between the two.
 
     Raises:
         OSError: the port is taken.
     """
-    reserved = []
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in addresses:
-            holder = socket.socket(family, kind, protocol)
-            reserved.append(holder)
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            holder.bind(address)
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        for family, _, _, _, address in addresses:
+            socket.create_server(address[:2], family=family).close()
     except OSError as error:
-        _close(reserved)
         raise OSError(f"cannot listen on {host}:{port} for gRPC: {error}") from error
-    return reserved
-
-
-def _close(sockets: list[socket.socket]) -> None:
-    for one in sockets:
-        one.close()
 
 
 def has_terminal() -> bool:

@@ -22,13 +22,12 @@ from service.inference.batcher import Batcher, Closed
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Engine
 from service.processes.folder import hold
-from service.processes.registry import WorkerRegistry
+from service.processes.registry import ReadyWorker, WorkerRegistry
 from service.processes.server import Server
 from service.processes.snapshots import LockHeld, Revision, Snapshots
 from service.settings import Settings, SettingsError
-from service.telemetry import logs
+from service.telemetry import FOLDER, logs
 from service.telemetry.metrics import write_as
-from service.telemetry.reports import FOLDER, ReadyWorker
 
 log = logging.getLogger(__name__)
 _POLL_S = 0.5
@@ -50,7 +49,7 @@ def create_server(
     write_as(slot)
     try:
         settings = Settings.from_environment().model_copy(update={"workers": workers})
-        logs.configure(settings.log_format, access_log=settings.access_log)
+        logs.configure(settings.log_format)
         worker = Worker(settings, slot, Path(os.environ[FOLDER]), lambda: send_to_supervisor(True))
     except SettingsError as error:
         send_to_supervisor(str(error))

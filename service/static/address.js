@@ -3,8 +3,6 @@
  * has names of its own in it: `model`, `image`, `target`, `pose`, `tab`, `view` and so on.
  */
 
-/** Whether the page is in a frame of another page, which shows one lens alone. */
-export const EMBEDDED = /\/embed$/.test(location.pathname);
 const SETTLED_MS = 300;
 
 let state = read();

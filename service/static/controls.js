@@ -13,8 +13,7 @@ const SLIDER_STEPS = 100;
  * @param {any} parameter of the OpenAPI document
  * @param {any} scene
  * @param {(changes: object) => void} redraw
- * @returns {{name: string, value: () => string, row: HTMLElement, use: (value: unknown) => void, refuse: (why: string) => void}}
- *   `use` says which value the service took for an empty field, `refuse` what is wrong with the value
+ * @returns {{name: string, value: () => string, row: HTMLElement, refuse: (why: string) => void}} `refuse` says what is wrong with the value
  */
 export function control({ key, id }, { name, description = "", required, schema }, scene, redraw) {
   const field = name === "dim" ? dimensionChoice(id, scene) : fieldOf(schema, id, required);
@@ -51,9 +50,6 @@ export function control({ key, id }, { name, description = "", required, schema 
     value,
     row: make("div", { class: "control" }, ...parts, help, wrong),
     refuse,
-    use: (used) => {
-      if ("placeholder" in field) field.placeholder = used === undefined || used === null ? "automatic" : String(used);
-    },
   };
 }
 
@@ -74,7 +70,7 @@ function fieldOf(schema, id, required) {
   if (type !== "integer" && type !== "number") return make("input", { id, type: "text" });
   const whole = type === "integer";
   const slides = schema.default !== undefined && maximum - minimum <= SLIDER_STEPS;
-  const limits = { min: minimum ?? null, max: maximum ?? null, step: whole ? 1 : "any" };
+  const limits = { min: minimum ?? null, max: maximum ?? null, step: whole ? 1 : "any", placeholder: "automatic" };
   return make("input", { id, type: slides ? "range" : "number", ...limits });
 }
 

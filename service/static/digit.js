@@ -6,14 +6,12 @@ import { find, make } from "./dom.js";
 import { latest } from "./latest.js";
 import { COVERAGE, markTarget, showClasses, showPrediction } from "./lengths.js";
 import { Lenses } from "./lenses.js";
-import { comparable, describe, directionsOf, forPhotos, invitation, missing, offers, weakPoses } from "./models.js";
-import { showNeighbours } from "./neighbours.js";
+import { comparable, describe, directionsOf, forPhotos, invitation, missing, offers, share, weakPoses } from "./models.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
 import { decoder, hidePose, showMeasured, showPose } from "./pose.js";
 import { showDecoded, showMoved, tellError } from "./reconstruction.js";
 import { openingOf } from "./samples.js";
-import { varianceFigure } from "./variance.js";
 
 const GLANCE_MS = 150;
 const whole = find("digit");
@@ -35,7 +33,6 @@ let models = [];
  */
 let scene = null;
 let glancing = null;
-const showVariance = varianceFigure(find("share"));
 const lenses = new Lenses(() => scene, others);
 
 const look = latest(async ({ model, target, settled }, wanted) => {
@@ -75,7 +72,6 @@ function showScene(next, settled = true) {
   if (scene) targetChoice.value = String(scene.target);
   if (!settled) return;
   placeSliders();
-  showNeighbours(scene);
   lenses.show(scene);
 }
 
@@ -137,7 +133,7 @@ function showModel() {
   showScene(null);
   find("about").textContent = describe(model);
   find("missing").textContent = missing(model);
-  showVariance(model);
+  find("share").textContent = share(model);
   find("reconstructed").hidden = !offers(model, "decode");
   lenses.offer(model);
   whole.classList.toggle("photos", forPhotos(model));

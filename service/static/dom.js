@@ -22,15 +22,7 @@ export function find(id) {
  * @returns {any} the element
  */
 export function make(name, attributes = {}, ...children) {
-  return dress(document.createElement(name), attributes, children);
-}
-
-/** The same for SVG. */
-export function makeSvg(name, attributes = {}, ...children) {
-  return dress(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
-}
-
-function dress(element, attributes, children) {
+  const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else if (value === true) element.setAttribute(key, "");
@@ -48,6 +40,12 @@ export function unmarked(text) {
 /** An <img> of a picture of the network: whole pixels, light or dark as the page is. */
 export function pixels(source, alt = "") {
   return make("img", { class: "pixels", src: source, alt });
+}
+
+/** A figure that the service has drawn, on white. @param {Blob} drawing @param {string} alt */
+export function figureOf(drawing, alt) {
+  const image = make("img", { src: URL.createObjectURL(drawing), alt, onload: () => URL.revokeObjectURL(image.src) });
+  return make("div", { class: "drawn" }, image);
 }
 
 /** Show a picture in an <img> that is hidden while there is none. */

@@ -1,7 +1,6 @@
-/** Strokes on a canvas, by mouse, pen, finger or keyboard. */
+/** Strokes on a canvas, by mouse, pen or finger. */
 
 import { make } from "./dom.js";
-import { keyPen } from "./keypen.js";
 import { isApart, snap } from "./strokes.js";
 
 const SIDE = 560;
@@ -13,19 +12,12 @@ export class Drawing extends EventTarget {
   constructor(label) {
     super();
     this.strokes = [];
-    const attributes = { role: "application", "aria-label": label, "aria-keyshortcuts": "Space", tabindex: 0 };
-    this.canvas = make("canvas", { width: SIDE, height: SIDE, ...attributes });
+    this.canvas = make("canvas", { width: SIDE, height: SIDE, role: "img", "aria-label": label });
     this.canvas.addEventListener("pointerdown", (event) => this.#begin(event));
     this.canvas.addEventListener("pointermove", (event) => this.#extend(event));
     for (const end of ["pointerup", "pointercancel"]) {
       this.canvas.addEventListener(end, (event) => this.#end(event));
     }
-    this.pen = keyPen(this.canvas, {
-      begin: (point) => this.#put(point),
-      extend: (point) => this.#add([point]),
-      end: () => this.#lift(),
-      moved: () => this.#paint(),
-    });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#paint());
   }
 
@@ -114,18 +106,6 @@ export class Drawing extends EventTarget {
     const context = this.canvas.getContext("2d");
     context.clearRect(0, 0, SIDE, SIDE);
     trace(context, this.strokes, SIDE, getComputedStyle(this.canvas).color);
-    if (this.pen?.tip) mark(context, this.pen.tip);
-  }
-}
-
-/** A ring where the keyboard's pen is: dark in light, to be seen on strokes too. */
-function mark(context, [x, y]) {
-  for (const [width, colour] of [[10, "#fff"], [4, "#22626a"]]) {
-    context.strokeStyle = colour;
-    context.lineWidth = width;
-    context.beginPath();
-    context.arc(x * SIDE, y * SIDE, (PEN * SIDE) / 2, 0, 2 * Math.PI);
-    context.stroke();
   }
 }
 

@@ -12,9 +12,6 @@ import { drawSweep } from "./sweep.js";
 import { tabs } from "./tabs.js";
 import { drawView, panelId, panelOf } from "./views.js";
 
-/** Names of panels in links of earlier releases. */
-const FORMER = { walk: "view-equivariance", "view-trajectory": "view-equivariance" };
-
 export class Lenses {
   /**
    * @param {() => any} scene what is shown, or null
@@ -49,7 +46,7 @@ export class Lenses {
 
   /** Open the panel of that name, if there is one. */
   open(name) {
-    this.tabs.open(FORMER[name] ?? name);
+    this.tabs.open(name);
   }
 
   /** Say what limits the open view of this network, where anything is known to. */

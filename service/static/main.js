@@ -1,17 +1,15 @@
-/** Wires the page: networks, tabs, address, help and tour. */
+/** Wires the page: networks, tabs and address. */
 
 import { onTravel, recall, remember } from "./address.js";
 import { pause } from "./api.js";
 import { offerModels, pad, restoreDigit } from "./digit.js";
 import { find } from "./dom.js";
 import { takeStrays } from "./handover.js";
-import "./help.js";
 import { forPairs, loadModels } from "./models.js";
 import { calm, complain } from "./notice.js";
 import { pairPads } from "./pair.js";
 import "./share.js";
 import { tabs } from "./tabs.js";
-import { offerTour } from "./tour.js";
 import { loadViews } from "./views.js";
 
 const RETRY_S = 3;
@@ -57,4 +55,3 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address holds what is shown
   document.querySelector("main > :not([hidden])").focus();
 });
-offerTour();

@@ -5,7 +5,6 @@ import { make, show } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { takeDrops } from "./handover.js";
 import { fetchSample } from "./samples.js";
-import { shrink } from "./shrink.js";
 import { read, write } from "./strokes.js";
 
 const DRAWN = "d.";
@@ -24,7 +23,7 @@ export class Pad extends EventTarget {
     super();
     this.file = null;
     this.fail = fail;
-    this.drawing = new Drawing(`${name}: draw here, by keyboard with the arrow keys and Space, or choose below`);
+    this.drawing = new Drawing(`${name}: draw here, or choose below`);
     this.drawing.addEventListener("stroke", () => this.#drew("stroke"));
     this.drawing.addEventListener("change", () => this.#drew("change"));
     this.image = make("img", { class: "taken", alt: "", hidden: true });
@@ -72,9 +71,9 @@ export class Pad extends EventTarget {
     return this.paper.matches(":hover, :focus-within");
   }
 
-  /** @returns {Promise<Blob>} the picture, as the service gets it: a file that is too large is shrunk */
+  /** @returns {Promise<Blob>} the picture, as the service gets it */
   async picture() {
-    return this.file ? shrink(this.file) : this.drawing.toBlob();
+    return this.file ?? this.drawing.toBlob();
   }
 
   /** Take a picture file instead of a drawing. */

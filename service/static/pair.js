@@ -6,13 +6,12 @@ import { paint } from "./colour.js";
 import { make, pixels, show } from "./dom.js";
 import { explained } from "./explained.js";
 import { latest } from "./latest.js";
-import { directionsOf } from "./models.js";
+import { directionsOf, share } from "./models.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
 import { amount } from "./pose.js";
 import { DIGITS } from "./samples.js";
 import { routingSwitch } from "./switch.js";
-import { varianceFigure } from "./variance.js";
 
 const OPENING = ["mnist-3", "mnist-5"];
 const ORDINALS = ["first", "second"];
@@ -36,8 +35,7 @@ export function pairPads(panel, { models, fail }) {
   const hint = make("p", { class: "hint" }, "needs two digits");
   const result = make("div", { class: "apart", "aria-live": "polite" });
   const routing = make("div");
-  const variance = make("figure", { class: "variance lead quiet", hidden: true });
-  const showVariance = varianceFigure(variance);
+  const variance = make("p", { class: "lead quiet" });
   const message = make("p", { class: "lead" }, "Two overlapping digits: which strokes belong to which?");
 
   const segment = latest(async (_, wanted) => {
@@ -120,7 +118,7 @@ export function pairPads(panel, { models, fail }) {
     if (!found?.pair.length) return;
     for (const pad of pads) pad.offer(DIGITS);
     message.append(` ${found.pair[0].name} finds two different digits.`);
-    showVariance(found.pair[0]);
+    variance.textContent = share(found.pair[0]);
   });
   restorePair();
   return { pads, restorePair, showPair };

@@ -1,6 +1,6 @@
 /** Sliders that move a pose: along its directions, or one dimension at a time; the reconstruction follows. */
 
-import { EMBEDDED, recall, remember } from "./address.js";
+import { recall, remember } from "./address.js";
 import { ask } from "./api.js";
 import { find, make, NOTHING_YET, show } from "./dom.js";
 import { explained } from "./explained.js";
@@ -9,11 +9,11 @@ import { complain } from "./notice.js";
 
 /** How far a slider goes each way: standard deviations of the class along a direction, the number of a dimension. */
 const REACH = { direction: 2, dimension: 0.5 };
-/** The directions next to the reconstruction; the others are in the panel, and in a frame all. */
-const FIRST = EMBEDDED ? 0 : 3;
+/** The directions next to the reconstruction; the others are in the panel. */
+const FIRST = 3;
 const ALONG_DIRECTIONS = "Each slider moves the pose along one direction. This changes one thing about the drawing and leaves the rest as it is. "
-  + "Next to its name stand the value that you ask for and, after a move, the value that is measured on the drawing."
-  + (FIRST ? ` The first ${FIRST} directions are next to the large reconstruction.` : "");
+  + "Next to its name stand the value that you ask for and, after a move, the value that is measured on the drawing. "
+  + `The first ${FIRST} directions are next to the large reconstruction.`;
 const ONE_NUMBER = "Each slider moves one number of the pose. No directions with a meaning were found for this class.";
 /** Pictures that one request decodes. */
 const MOST = 256;

@@ -60,7 +60,7 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
       make("div", { class: "focus" }, large.figure(`support for ${routing.class_name}`), ...steps, key()),
       make("div", {}, ...overview),
     ),
-    routingSwitch(model, picture, last + 1),
+    routingSwitch(model, picture),
   ];
 }
 

@@ -38,13 +38,8 @@ export function openingOf(samples) {
   return samples[Math.floor(samples.length / 2)]?.id;
 }
 
-/** @param {Sample} sample @returns {Promise<Blob>} its picture */
+/** @param {Sample} sample @returns {Promise<Blob>} its picture, which is asked for once */
 export function fetchSample({ path }) {
-  return fetchPicture(path);
-}
-
-/** @param {string} path @returns {Promise<Blob>} a picture of the service, which is asked for once */
-export function fetchPicture(path) {
   if (!files.has(path)) {
     const file = ask(path, { accept: "image/png" });
     files.set(path, file);

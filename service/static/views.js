@@ -1,44 +1,24 @@
-/** Lenses for the views, made from the OpenAPI document: a control for each parameter, and what the answer holds. */
+/** Lenses for the views, made from the OpenAPI document: a control for each parameter, and the figure that the service draws. */
 
 import { recallNumber, remember } from "./address.js";
-import { renderAnswer } from "./answer.js";
 import { ask, Problem, upload } from "./api.js";
 import { fileChooser } from "./chooser.js";
 import { control } from "./controls.js";
-import { make, unmarked } from "./dom.js";
+import { figureOf, make, unmarked } from "./dom.js";
 import { explained } from "./explained.js";
 import { latest } from "./latest.js";
 import { forArrays, offers } from "./models.js";
 import { calm, complain } from "./notice.js";
-import { drawOcclusion } from "./occlusion.js";
 import { fetchSample } from "./samples.js";
-import { shrink } from "./shrink.js";
-import { drawWalk, usedByWalk } from "./walk.js";
 
 /** What the page shows in another way. */
 const SHOWN = new Set(["classify", "reconstruct", "perturb", "decode", "sweep", "routing", "routing_off", "segment_image"]);
 /** What the page chooses itself. */
 const CHOSEN = new Set(["model", "target", "fit", "polarity", "scale"]);
-/** Views whose answer is drawn by hand, and which values it took for empty fields. */
-const DRAWN = {
-  equivariance: { draw: drawWalk, used: usedByWalk },
-  occlusion: { draw: drawOcclusion },
-};
-/** What else is to be said of an answer; it may be nothing. */
-const NOTES = {
-  morph: ({ lengths, class_name: name }, { presence }) =>
-    Math.max(...lengths) < 0.5
-      ? `In no frame does the ${presence} reach 0.5. This decoder draws images that its encoder does not recognise as ${name}. `
-        + "Read the frames as pictures of poses, not as images that the network accepts."
-      : "",
-  rivals: ({ classes, best_drawn: best }) => `The reconstruction with the smallest error is that of ${classes.find(({ label }) => label === best).class_name}.`,
-};
-/** What a note says already. */
-const NOTED = { rivals: ["best_drawn"] };
 
 /** @returns {Promise<any[]>} a view for each route that takes pictures and draws: name, title, text, what it needs, parameters */
 export async function loadViews() {
-  const { paths, components } = await ask("/openapi.json");
+  const { paths } = await ask("/openapi.json");
   return Object.entries(paths)
     .filter(([, { post }]) => post && !post.deprecated && draws(post) && pictures(post) && !SHOWN.has(post.operationId))
     .map(([path, { post }]) => ({
@@ -49,17 +29,8 @@ export async function loadViews() {
       more: unmarked(post.description ?? ""),
       pictures: pictures(post),
       needs: post["x-needs"],
-      answer: resolve(post.responses["200"].content["application/json"].schema, components.schemas),
       parameters: (post.parameters ?? []).filter((one) => one.in === "query"),
     }));
-}
-
-/** A schema, with those of the items of its lists in place of references. */
-function resolve(schema, schemas) {
-  const follow = (one) => (one?.$ref ? schemas[one.$ref.split("/").at(-1)] : one);
-  const found = follow(schema);
-  const properties = Object.entries(found.properties ?? {}).map(([name, one]) => [name, { ...one, items: follow(one.items) }]);
-  return { ...found, properties: Object.fromEntries(properties) };
 }
 
 function draws({ responses }) {
@@ -108,11 +79,10 @@ export async function drawView(view, scene, wanted) {
       const second = await other?.picture();
       if (other && !second) return result.replaceChildren(make("p", { class: "quiet" }, "Choose a second picture."));
       const body = upload(scene.picture, ...(other ? [second] : []));
-      const answer = await ask(view.path, { ...options, body });
-      const shown = show(view, answer, scene);
+      const drawing = await ask(view.path, { ...options, body, accept: "image/png" });
       for (const one of controls) one.refuse("");
       calm();
-      result.replaceChildren(...shown);
+      result.replaceChildren(figureOf(drawing, `${view.title}: ${scene.model.class_names[scene.target]}`));
     } catch (error) {
       if (!(error instanceof Problem) || ![409, 422].includes(error.status)) throw error;
       refuse(error);
@@ -126,17 +96,6 @@ export async function drawView(view, scene, wanted) {
     const blamed = controls.find(({ name }) => name === parameter);
     if (blamed) blamed.refuse(detail ?? title);
     result.replaceChildren(...(blamed ? [] : [make("p", { class: "quiet" }, detail ?? title)]));
-  }
-
-  function show({ name, answer: schema }, answer) {
-    const { model } = scene;
-    const used = DRAWN[name]?.used?.(answer) ?? answer;
-    for (const one of controls) one.use(used[one.name]);
-    const note = NOTES[name]?.(answer, model);
-    const parts = DRAWN[name]
-      ? DRAWN[name].draw(answer, scene)
-      : renderAnswer(schema, answer, { names: model.class_names, presence: model.presence, leave: NOTED[name] });
-    return [...(note ? [make("p", { class: "lead finding" }, note)] : []), ...parts];
   }
 
   function redraw(changes) {
@@ -178,7 +137,7 @@ async function secondPicture(view, { model, target, picture }, wanted, redraw) {
   choice.value = String(kept in others ? kept : Math.max(others.findIndex(({ alike }) => alike), 0));
   choice.addEventListener("change", choose);
   const chooser = fileChooser((file) => {
-    offer(file, others.push({ load: () => shrink(file) }) - 1);
+    offer(file, others.push({ load: () => file }) - 1);
     choice.value = String(others.length - 1);
     choose();
   });

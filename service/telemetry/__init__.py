@@ -1,1 +1,4 @@
-"""Metrics, logs, timings and traces."""
+"""Metrics, logs and timings."""
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable of the folder that the processes of one service share."""

@@ -33,15 +33,12 @@ _PERIOD_S, _FLUSH_S = 0.1, 1.0
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def configure(
-    log_format: LogFormat, *, access_log: bool = True, fields: Mapping[str, str] | None = None
-) -> None:
+def configure(log_format: LogFormat, *, fields: Mapping[str, str] | None = None) -> None:
     """Write all logs of this process to standard error.
 
-    Without an access log, requests are logged only if they are refused for their key. Each event
-    has the `fields` of this process.
+    Each event has the `fields` of this process.
     """
-    ACCESS.setLevel(logging.INFO if access_log else logging.WARNING)
+    ACCESS.setLevel(logging.INFO)
     handler = Lines(sys.stderr)
     if fields:
         handler.addFilter(partial(_add, fields))

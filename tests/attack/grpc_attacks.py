@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from service.api.v2.messages import messages
+from service.api.v2.tensors import LENGTH
 from tests.attack.http2 import (
     METHOD,
     Http2,
@@ -39,9 +40,13 @@ Calls = Sequence[tuple[bytes, Metadata]]
 def _classify(image: bytes = SEVEN) -> Any:
     known = messages()
     tensor = known["InferInputTensor"](name="image", datatype="BYTES", shape=[1])
-    tensor.contents.bytes_contents.append(image)
     label = known["InferRequestedOutputTensor"](name="label")
-    return known["ModelInferRequest"](model_name="mnist", inputs=[tensor], outputs=[label])
+    return known["ModelInferRequest"](
+        model_name="mnist",
+        inputs=[tensor],
+        outputs=[label],
+        raw_input_contents=[LENGTH.pack(len(image)) + image],
+    )
 
 
 def _field(number: int, content: bytes) -> bytes:

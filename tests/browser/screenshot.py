@@ -8,15 +8,11 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tests.browser.hands import HANDS, arc
+from tests.browser.hands import DIGITS
 from tests.browser.playground import open_playground
 from tests.processes import SOURCE, running
 
 WINDOW = {"width": 1200, "height": 1040}
-THREE = [
-    arc((0.45, 0.27), (0.33, 0.25), -150, 80, step_deg=5)
-    + arc((0.45, 0.74), (0.37, 0.24), -80, 150, step_deg=5)
-]
 
 
 def take(target: Path) -> None:
@@ -28,7 +24,7 @@ def take(target: Path) -> None:
     ):
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         with open_playground(browser, str(client.base_url), viewport=WINDOW) as playground:
-            playground.draw(HANDS["slanted"].draw(THREE))
+            playground.draw(DIGITS[3])
             slider = playground.page.get_by_role("slider", name="thickness").first
             with playground.page.expect_response("**/decode*"):
                 slider.fill("1")

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.errors import Busy
 from service.settings import Settings
 from tests.browser.playground import Playground, open_playground
 from tests.processes import SOURCE, SlowStorage, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Route
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 
@@ -50,28 +49,6 @@ def test_a_key_is_asked_for_and_sent(browser: Browser, guarded_url: str) -> None
         playground.take_sample(4)
         assert "4" == playground.label
         assert all("401" in complaint for complaint in playground.complaints)
-
-
-def refuse(route: Route) -> None:
-    """Answer as a service does whose queue is full: one that keeps refusing is hard to make."""
-    problem = {"type": "busy", "title": Busy.title, "status": 429, "detail": "try again in 1 s"}
-    headers = {"Content-Type": "application/problem+json", "Retry-After": "1"}
-    route.fulfill(status=429, headers=headers, body=json.dumps(problem))
-
-
-def test_a_busy_service_is_asked_again_when_it_says(playground: Playground) -> None:
-    """The page says that it waits, and goes on by itself when there is room."""
-    notice = playground.page.get_by_role("status")
-    playground.page.route("**/classify*", refuse)
-    playground.page.locator("#pad").get_by_role("button", name="Sample 3").click()
-    notice.filter(has_text="Queue full. Trying again in").wait_for()
-    assert "5" == playground.label
-    playground.page.unroute("**/classify*")
-    playground.page.locator("#verdict strong", has_text="3").wait_for()
-    playground.settle()
-    assert "" == playground.page.locator("#notice").inner_text()
-    assert all("429" in complaint for complaint in playground.complaints)
-    playground.complaints.clear()
 
 
 def test_a_service_that_starts_is_waited_for(browser: Browser, tmp_path: Path) -> None:

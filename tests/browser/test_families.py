@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,11 @@ from model.bundle import Bundle, write_manifest
 from model.bundle.explained import Explained
 from tests.browser.playground import Playground, open_playground
 from tests.browser.test_visitors import HAND_OVER
-from tests.figures import SIZE, draw_explained
 from tests.health import add_health
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Route
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 
@@ -41,7 +39,6 @@ def families_url(
     shared = Path(shutil.copytree(family_bundles / "tiny-shared", folder / "tiny-shared"))
     explained = Explained("images of another town", 1200, 0.4, 0.2, {"16": 0.7}, 16)
     write_manifest(shared, replace(Bundle.open(shared).manifest, explained=explained))
-    draw_explained(shared)
     add_health(shared)
     samples = Path(shutil.copytree(colour_bundle_path, folder / "blocks")) / "samples"
     samples.mkdir()
@@ -84,12 +81,6 @@ def photo() -> bytes:
     return file.getvalue()
 
 
-def slowly(route: Route) -> None:
-    """Let a request go on after a while."""
-    time.sleep(0.3)
-    route.continue_()
-
-
 @pytest.mark.parametrize(
     ("name", "words", "presence"),
     [
@@ -122,7 +113,7 @@ def test_what_a_network_does_not_offer_is_hidden(playground: Playground) -> None
         tab.inner_text() for tab in tabs.all() if tab.is_visible()
     ]
     assert not page.locator("#reconstructed").is_visible()
-    page.get_by_role("img", name="probability of").wait_for()
+    page.get_by_role("img", name="Equivariance").wait_for()
     page.get_by_role("tab", name="Equivariance").press("ArrowRight")
     assert page.locator("#view-occlusion").is_visible()
     choose(playground, "tiny-dynamic")
@@ -139,7 +130,7 @@ def test_the_page_says_what_a_pose_explains_and_what_that_limits(playground: Pla
     assert not page.locator("#share").is_visible()
     playground.open_tab("Health")
     sentence = "A pose of 16 numbers explains 40 % of the variance of 1,200 images of another town."
-    shown = page.locator("#share p").first.inner_text().replace("\u00a0", " ")
+    shown = page.locator("#share").inner_text().replace("\u00a0", " ")
     assert f"{sentence} PCA of the same class with 16 numbers explains 70 %." == shown
     playground.open_tab("Pose")
     limits = page.locator("#limits")
@@ -155,73 +146,6 @@ def test_the_page_says_what_a_pose_explains_and_what_that_limits(playground: Pla
     page.get_by_role("tab", name="Sweep").click()
     playground.settle()
     assert not limits.is_visible()
-
-
-def test_a_figure_shows_what_a_pose_explains(playground: Playground) -> None:
-    """With words for those who do not see it; it opens in its own size, by keyboard too."""
-    page = playground.page
-    choose(playground, "tiny-shared")
-    playground.open_tab("Health")
-    page.locator("#share").scroll_into_view_if_needed()
-    image = page.get_by_role("img", name="images, below them their reconstructions from poses")
-    page.wait_for_function("() => document.querySelector('#share img').naturalWidth")
-    ratio = image.evaluate("element => element.clientWidth / element.clientHeight")
-    assert SIZE[0] / SIZE[1] == pytest.approx(ratio, rel=0.02)
-    caption = page.locator("#share figcaption").inner_text()
-    assert "Bottom: PCA of the same class with 16 numbers." in caption
-    page.locator("#share a").focus()
-    with page.expect_popup() as opened:
-        page.keyboard.press("Enter")
-    opened.value.wait_for_load_state()
-    drawn = opened.value.locator("img")
-    assert SIZE[0] == drawn.evaluate("element => element.naturalWidth")
-    opened.value.close()
-    choose(playground, "tiny-attention")
-    choose(playground, "tiny-shared")
-    playground.open_tab("Health")
-    page.locator("#share").scroll_into_view_if_needed()
-    page.wait_for_function("() => document.querySelector('#share img').naturalWidth")
-    assert 1 == sum("/figures/" in address for address in playground.requests)
-
-
-def test_a_figure_is_asked_for_when_it_comes_into_view(browser: Browser, families_url: str) -> None:
-    """Who does not open its lens does not wait for it, and nothing moves when it comes."""
-    options = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    with open_playground(browser, families_url, **options) as playground:
-        page = playground.page
-        choose(playground, "tiny-shared")
-        assert [] == [address for address in playground.requests if "/figures/" in address]
-        playground.open_tab("Health")
-        below = page.get_by_role("tablist", name="Views")
-        place = "element => element.getBoundingClientRect().top + scrollY"
-        before = below.evaluate(place)
-        page.locator("#share").scroll_into_view_if_needed()
-        page.wait_for_function("() => document.querySelector('#share img').naturalWidth")
-        assert before == below.evaluate(place)
-        assert 390 == page.evaluate("document.documentElement.scrollWidth")
-        assert [] == playground.complaints
-
-
-def test_a_figure_that_is_gone_leaves_the_sentence(playground: Playground) -> None:
-    """The numbers stay, without a frame for what does not come."""
-    page = playground.page
-    page.route("**/figures/*.png", lambda route: route.fulfill(status=422, json={"title": "Gone"}))
-    choose(playground, "tiny-shared")
-    playground.open_tab("Health")
-    page.locator("#share").scroll_into_view_if_needed()
-    page.locator("#share a").wait_for(state="hidden")
-    assert "Bottom" not in page.locator("#share").inner_text()
-    assert page.get_by_text("PCA of the same class with 16 numbers explains").is_visible()
-    playground.complaints.clear()  # Chromium names the status
-
-
-def test_routing_of_one_iteration_has_no_slider(playground: Playground) -> None:
-    """There is nothing to go through."""
-    choose(playground, "tiny-attention")
-    playground.open_tab("Routing")
-    playground.page.locator("#routing .cells span").first.wait_for(state="attached")
-    assert 1 == playground.page.locator("#routing .facts tbody tr").count()
-    assert 0 == playground.page.get_by_role("slider", name="iteration").count()
 
 
 def test_matrix_capsules_show_their_layers(playground: Playground) -> None:
@@ -260,35 +184,3 @@ def test_photographs_are_shown_in_colour(way: str, playground: Playground) -> No
     assert {"none"} == {
         page.locator(f"#{one}").evaluate(filters) for one in ("fitted", "reconstruction")
     }
-
-
-def test_every_panel_works_for_photographs(playground: Playground) -> None:
-    """Sliders, sweep, routing and curves of a network whose images are no squares."""
-    page = playground.page
-    choose(playground, "blocks")
-    page.evaluate(HAND_OVER, ["drop", list(photo())])
-    playground.settle()
-    assert 16 == page.locator("#pose input").count()
-    for tab, part in (("Sweep", ".sweep img"), ("Routing", ".cells"), ("Equivariance", ".curve")):
-        playground.open_tab(tab)
-        page.locator(part).first.wait_for(state="attached")
-    box = page.locator("#reconstructed > .paper").bounding_box()
-    assert box is not None
-    assert 32 / 24 == pytest.approx(box["width"] / box["height"], abs=0.02)
-
-
-def test_a_drawing_is_kept_while_a_network_for_photographs_is_looked_at(
-    playground: Playground,
-) -> None:
-    """That one shows a sample of its own, however slow; back at the first, the drawing is there."""
-    page, before = playground.page, playground.page.locator("#lengths .value").all_inner_texts()
-    page.route("**/samples/*.png", slowly)
-    choose(playground, "blocks")
-    assert page.get_by_role("img", name="a sample: red 2").is_visible()
-    assert ["red", "red 2"] == [
-        one.get_attribute("title") for one in page.locator("#pad .samples button").all()
-    ]
-    choose(playground, "tiny-dynamic")
-    assert before == page.locator("#lengths .value").all_inner_texts()
-    page.go_back()
-    page.get_by_role("img", name="a sample: red 2").wait_for()

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
-
 import pytest
 
 from tests.browser.playground import Playground, open_playground
-from tests.processes import SOURCE, running
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 
@@ -29,40 +22,6 @@ def copy_link(playground: Playground) -> str:
     playground.page.get_by_role("button", name="Copy link").click()
     playground.page.get_by_role("status").filter(has_text="Link copied").wait_for()
     return str(playground.page.evaluate("window.copied"))
-
-
-def test_a_lens_is_shown_in_a_frame_of_another_site(browser: Browser) -> None:
-    """Alone, with its picture, class and network, and a link to the whole page; for named sites."""
-    environment = {
-        "CAPSNET_DEFAULT_MODEL": "mnist-compact",
-        "CAPSNET_MODELS": '["mnist-compact"]',
-        "CAPSNET_WORKERS": "1",
-        "CAPSNET_FRAME_ANCESTORS": '["http://slides.test"]',
-    }
-    with (
-        running(lambda _environment: SOURCE, environment) as (_process, client),
-        open_playground(browser, str(client.base_url)) as playground,
-    ):
-        page = playground.page
-        playground.take_sample(4)
-        page.evaluate(STAND_IN)
-        page.get_by_role("button", name="Embed").click()
-        page.get_by_role("status").filter(has_text="Code copied").wait_for()
-        code = str(page.evaluate("window.copied"))
-        for site, is_shown in (("http://slides.test", True), ("http://other.test", False)):
-            page.route(f"{site}/", lambda route: route.fulfill(body=code, content_type="text/html"))
-            page.goto(f"{site}/")
-            frame = page.frame_locator("iframe")
-            if is_shown:
-                frame.get_by_role("slider", name="thickness").wait_for()
-                assert frame.locator("#pose .preview img").is_visible()
-                for part in ("#pad", "#verdict", "header.top"):
-                    assert not frame.locator(part).is_visible()
-                address = frame.get_by_role("link", name="Open in the playground")
-                assert str(address.get_attribute("href")).startswith(f"{client.base_url}")
-            else:
-                page.wait_for_timeout(1000)
-                assert not frame.get_by_role("slider").count()
 
 
 def lengths(playground: Playground) -> list[str]:
@@ -125,20 +84,3 @@ def test_back_and_forward_go_through_what_was_shown(playground: Playground) -> N
     page.go_forward()
     page.locator("#sweep tbody tr").last.wait_for()
     page.locator("#verdict strong", has_text="5").wait_for()
-
-
-def test_a_link_to_what_is_not_there_shows_what_is(
-    playground: Playground, service_url: str
-) -> None:
-    """Unknown names, damaged strokes and numbers out of range: the page opens as ever."""
-    page = playground.page
-    page.goto(f"{service_url}/#model=none&image=d.%25&target=12&pose=x_y.99_1&view=no&tab=no")
-    page.reload()
-    page.locator("#lengths li").first.wait_for()
-    playground.settle()
-    assert "5" == playground.label
-    playground.take_sample(4)
-    assert "4" == playground.label
-    told = parse_qs(urlsplit(page.url).fragment)
-    assert (["mnist-compact"], ["mnist-4"]) == (told["model"], told["image"])
-    assert "target" not in told

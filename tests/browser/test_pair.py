@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,11 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from model.bundle import MANIFEST, Bundle
-from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.browser.playground import Playground, open_playground
-from tests.browser.test_sizes import SIZES, box_of, overlap
-from tests.browser.test_visitors import HAND_OVER
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:
@@ -69,15 +65,6 @@ def test_two_digits_are_taken_apart_in_colour(playground: Playground) -> None:
     assert playground.page.get_by_role("img", name="both digits in one picture").is_visible()
 
 
-def test_routing_can_be_switched_off_for_two(playground: Playground) -> None:
-    """Each kind of couplings names two classes, and has its bars."""
-    playground.page.get_by_role("switch", name="routing").uncheck()
-    said = playground.page.locator("#pair .switched .lead")
-    said.wait_for()
-    assert re.search(r"as routed: \w+ and \w+; uniform couplings: \w+ and \w+", said.inner_text())
-    assert 3 == playground.page.locator("#pair .variants figure").count()
-
-
 def test_the_second_digit_can_be_moved(playground: Playground) -> None:
     """Another distance is another picture, and is taken apart anew."""
     overlay = playground.page.get_by_role("img", name="both digits in one picture")
@@ -87,30 +74,6 @@ def test_the_second_digit_can_be_moved(playground: Playground) -> None:
     playground.settle()
     assert before != overlay.get_attribute("src")
     assert "3 px" == playground.page.locator("output[for=right]").inner_text()
-
-
-def test_a_drawing_may_be_one_of_the_two(playground: Playground) -> None:
-    """The pads take drawings as well as samples."""
-    overlay = playground.page.get_by_role("img", name="both digits in one picture")
-    before = overlay.get_attribute("src")
-    playground.draw([[(0.3, 0.2), (0.7, 0.2), (0.4, 0.85)]], pad=SECOND)
-    assert before != overlay.get_attribute("src")
-    playground.page.locator(SECOND).get_by_role("button", name="Clear").click()
-    playground.settle()
-    assert 0 == playground.page.locator("#pair .apart figure").count()
-    assert playground.page.get_by_text("needs two digits").is_visible()
-
-
-def test_two_pastes_fill_two_pads(playground: Playground) -> None:
-    """The second goes to the one that is empty."""
-    page = playground.page
-    for pad in (FIRST, SECOND):
-        page.locator(pad).get_by_role("button", name="Clear").click()
-    page.mouse.move(0, 0)
-    for _ in range(2):
-        page.evaluate(HAND_OVER, ["paste", list((SAMPLES / "7.png").read_bytes())])
-        playground.settle()
-    assert 3 == page.locator("#pair .apart figure").count()
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -164,23 +127,4 @@ def test_on_a_phone_the_result_stands_by_the_pads(browser: Browser, pair_url: st
         assert all(box and box["y"] + box["height"] <= 844 for box in boxes)
         assert "2 px" == playground.page.locator("output[for=right]").inner_text()
         assert 390 == playground.page.evaluate("document.documentElement.scrollWidth")
-        assert [] == playground.complaints
-
-
-@pytest.mark.parametrize("size", ["laptop", "phone"])
-def test_the_tour_ends_with_both_digits_in_view(size: str, browser: Browser, pair_url: str) -> None:
-    """Its last step shows the digits apart, not under the card."""
-    options = {**SIZES[size], "reduced_motion": "reduce"}
-    with open_playground(browser, pair_url, first_visit=True, **options) as playground:
-        page = playground.page
-        page.get_by_role("button", name="Start the tour").click()
-        while page.get_by_role("button", name="Next").count():
-            page.get_by_role("button", name="Next").click()
-        page.get_by_role("heading", name="Two digits").first.wait_for()
-        page.locator("#pair .apart canvas").last.wait_for()
-        card = box_of(page.locator("#tour"), SIZES[size]["viewport"])
-        for canvas in page.locator("#pair .apart canvas").all():
-            assert not overlap(card, box_of(canvas, SIZES[size]["viewport"]))
-        page.keyboard.press("Escape")
-        assert page.locator("#tour").is_hidden()
         assert [] == playground.complaints

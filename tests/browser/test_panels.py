@@ -6,7 +6,6 @@ from tests.browser.playground import Playground
 
 pytestmark = pytest.mark.browser
 
-MINUS = "\N{MINUS SIGN}"
 SHOWN = "element => element.complete && element.naturalWidth > 0"
 
 
@@ -42,31 +41,16 @@ def test_routing_shows_a_map_for_each_iteration(playground: Playground) -> None:
     assert "2" == playground.page.locator(".facts .now th").inner_text()
 
 
-def test_transforming_the_picture_draws_curves_and_a_path(playground: Playground) -> None:
-    """Length, angle and path of the pose while the digit turns, or is transformed otherwise."""
+def test_transforming_the_picture_draws_it_anew(playground: Playground) -> None:
+    """A turn at first, or another transform."""
     page = playground.page
     playground.take_sample(5)
     playground.open_tab("Equivariance")
-    curves = page.locator("#view-equivariance .curve, #view-equivariance .path")
-    turned = [curves.nth(place).get_attribute("points") for place in range(3)]
-    assert f"{MINUS}60°" == page.get_by_label("start").get_attribute("placeholder")
+    before = playground.look("#view-equivariance .drawn").tobytes()
     with page.expect_response("**/equivariance*"):
         page.get_by_label("transform", exact=True).select_option("shift-x")
-    page.get_by_role("img", name="length of 5").filter(has_text="px").wait_for()
-    assert turned != [curves.nth(place).get_attribute("points") for place in range(3)]
-    page.get_by_role("img", name=f"path of the pose of 5 from {MINUS}6 px to 6 px").wait_for()
-    assert not page.get_by_role("tab", name="Trajectory").count()
-
-
-def test_a_panel_follows_the_picture(playground: Playground) -> None:
-    """What is open is drawn anew for the next picture, and emptied with the pad."""
-    playground.take_sample(5)
-    playground.open_tab("Routing")
-    playground.page.locator("#routing").get_by_text("support for 5").wait_for()
-    playground.take_sample(8)
-    playground.page.locator("#routing").get_by_text("support for 8").wait_for()
-    playground.clear()
-    playground.page.locator("#routing").get_by_text("Nothing to show yet").wait_for()
+    playground.settle()
+    assert before != playground.look("#view-equivariance .drawn").tobytes()
 
 
 def test_what_fails_leaves_nothing_of_the_picture_before(playground: Playground) -> None:
@@ -86,14 +70,3 @@ def test_what_fails_leaves_nothing_of_the_picture_before(playground: Playground)
     playground.complaints.clear()
     playground.take_sample(3)
     playground.page.locator("#routing").get_by_text("support for 3").wait_for()
-
-
-def test_one_network_alone_has_no_empty_tabs(playground: Playground, service_url: str) -> None:
-    """Nothing is offered that the service cannot do, whatever a link says."""
-    page = playground.page
-    page.goto(f"{service_url}/#tab=pair&view=compare")
-    page.reload()
-    page.locator("#lengths li").first.wait_for()
-    for name in ("One digit", "Two digits", "Compare"):
-        assert not page.get_by_role("tab", name=name).is_visible()
-    assert page.locator("#pose").is_visible()

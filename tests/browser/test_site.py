@@ -44,29 +44,6 @@ def test_pages_are_whole(browser: Browser, service: str) -> None:
     shown.page.close()
 
 
-@pytest.mark.parametrize(
-    ("link", "path", "heading"),
-    [
-        ("Documentation", "/documentation/index.html", "CapsNet service"),
-        ("Does routing matter?", "/documentation/results.html", "Does routing matter?"),
-        ("API", "/docs", "CapsNet service"),
-    ],
-)
-def test_a_link_of_the_page_opens_what_it_names(
-    browser: Browser, service: str, link: str, path: str, heading: str
-) -> None:
-    """The documentation, its answer next to the view that raises the question, and Swagger UI."""
-    with open_playground(browser, service) as playground:
-        playground.take_sample(4)
-        playground.open_tab("Routing")
-        playground.page.get_by_role("link", name=link, exact=True).click()
-        shown = playground.page.get_by_role("heading", name=heading).first
-        shown.wait_for()
-        shown.scroll_into_view_if_needed()
-        assert path == playground.page.evaluate("location.pathname")
-        assert ([], []) == (playground.foreign_requests, playground.complaints)
-
-
 def test_each_lens_links_to_its_paragraph_and_back(browser: Browser, service: str) -> None:
     """The paragraph exists, and its link opens the same lens on the port of the service."""
     with open_playground(browser, service) as playground:
@@ -86,7 +63,7 @@ def test_each_lens_links_to_its_paragraph_and_back(browser: Browser, service: st
             _, _, paragraph = address.partition("#")
             assert page.locator(f"h2[id='{paragraph}']").count(), address
         page.locator("article a[href='/#view=view-occlusion']").click()
-        page.locator("#view-occlusion .cells").wait_for()
+        page.locator("#view-occlusion .drawn img").wait_for()
         page.get_by_role("link", name="What is a capsule?").click()
         page.get_by_role("heading", name="Capsules in one page").wait_for()
         assert service.rstrip("/") == page.evaluate("location.origin")

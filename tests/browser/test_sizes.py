@@ -18,7 +18,6 @@ SIZES: dict[str, dict[str, Any]] = {
     "laptop": {"viewport": {"width": 1366, "height": 650}},
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
 }
-PREVIEW = "#pose .preview img"
 RECONSTRUCTION = "#reconstructed > .paper"
 FAULTS = """() => {
   const texts = [];
@@ -53,24 +52,6 @@ FAULTS = """() => {
   return faults;
 }"""
 
-BROKEN_WORDS = """() => {
-  const broken = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const node = walker.currentNode, part = node.parentElement;
-    if (!part.checkVisibility() || part.closest(".unseen, select")) continue;
-    for (const { 0: word, index } of node.textContent.matchAll(/[a-z]{2,12}/gi)) {
-      const range = document.createRange();
-      range.setStart(node, index);
-      range.setEnd(node, index + word.length);
-      const lines = new Set([...range.getClientRects()].map(({ top }) => Math.round(top)));
-      if (lines.size > 1) broken.push(word);
-    }
-  }
-  return broken;
-}"""
-"""Short words of which a part is on the next line."""
-
 
 def box_of(part: Locator, window: dict[str, int]) -> tuple[int, int, int, int]:
     """The left, top, right and bottom of a part, all of which must be in the window."""
@@ -83,11 +64,6 @@ def box_of(part: Locator, window: dict[str, int]) -> tuple[int, int, int, int]:
     assert right <= window["width"]
     assert bottom <= window["height"]
     return left, top, right, bottom
-
-
-def overlap(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether two boxes have a point in common."""
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 @pytest.mark.parametrize("size", ["projector", "phone"])
@@ -105,55 +81,6 @@ def test_the_first_directions_are_on_the_first_screen(
         assert 0 == playground.page.evaluate("scrollY")
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_each_slider_is_seen_with_the_reconstruction(
-    size: str, browser: Browser, service_url: str
-) -> None:
-    """Tab leads from slider to slider: each is in the window with the picture that it moves."""
-    window = SIZES[size]["viewport"]
-    with open_playground(browser, service_url, **SIZES[size]) as playground:
-        page = playground.page
-        playground.take_sample(4)
-        playground.show_numbers()
-        page.locator("#pad canvas").focus()
-        preview = page.locator(PREVIEW)
-        for sliders, image in (("#directions", page.locator(RECONSTRUCTION)), ("#pose", preview)):
-            for slider in page.locator(f"{sliders} input").all():
-                while not slider.evaluate("element => element === document.activeElement"):
-                    page.keyboard.press("Tab")
-                page.wait_for_timeout(50)  # the browser scrolls
-                assert not overlap(box_of(image, window), box_of(slider, window))
-        before = preview.get_attribute("src")
-        page.keyboard.press("End")
-        page.locator(f'{PREVIEW}:not([src="{before}"])').wait_for()
-        assert [] == playground.complaints
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_the_tour_shows_what_it_asks_to_watch(
-    size: str, browser: Browser, service_url: str
-) -> None:
-    """A slider and the reconstruction are not under its card, and Escape on the slider ends it."""
-    window = SIZES[size]["viewport"]
-    options = {**SIZES[size], "reduced_motion": "reduce"}
-    with open_playground(browser, service_url, first_visit=True, **options) as playground:
-        page = playground.page
-        page.get_by_role("button", name="Start the tour").click()
-        for _ in range(2):
-            page.get_by_role("button", name="Next").click()
-            playground.settle()
-        page.get_by_role("heading", name="3 of 4").wait_for()
-        card = box_of(page.locator("#tour"), window)
-        sliders = page.locator("#directions input")
-        for part in (page.locator(RECONSTRUCTION), *sliders.all()):
-            assert not overlap(card, box_of(part, window))
-        sliders.first.focus()
-        page.keyboard.press("ArrowRight")
-        page.keyboard.press("Escape")
-        assert page.locator("#tour").is_hidden()
-        assert "range" == page.locator(":focus").get_attribute("type")
-
-
 @pytest.mark.parametrize("size", ["laptop", "phone"])
 def test_each_lens_can_be_read(size: str, browser: Browser, service_url: str) -> None:
     """No text is smaller than 11 pixels or lies on another, and nothing scrolls sideways."""
@@ -164,17 +91,4 @@ def test_each_lens_can_be_read(size: str, browser: Browser, service_url: str) ->
         for lens in [name for name in tabs.all_inner_texts() if name]:
             playground.open_tab(lens)
             assert [] == page.evaluate(FAULTS), lens
-        for transform in ("shift-x", "shift-y", "scale"):
-            playground.open_tab("Equivariance")
-            page.get_by_label("transform", exact=True).select_option(transform)
-            playground.settle()
-            assert [] == page.evaluate(FAULTS), transform
         assert [] == playground.complaints
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_no_short_word_is_broken(size: str, browser: Browser, service_url: str) -> None:
-    """Long names of classes may go on in the next line, `network` may not."""
-    with open_playground(browser, service_url, **SIZES[size]) as playground:
-        playground.take_sample(4)
-        assert [] == playground.page.evaluate(BROKEN_WORDS)

@@ -55,17 +55,6 @@ def test_tabs_and_sliders_by_keyboard(playground: Playground) -> None:
     playground.page.locator(f'#reconstruction:not([src="{before}"])').wait_for()
 
 
-def test_every_control_has_a_name(playground: Playground) -> None:
-    """Screen readers can say what each button, slider and choice is."""
-    playground.take_sample(2)
-    controls = "button:visible, select:visible, input:visible:not([aria-hidden])"
-    for control in playground.page.locator(controls).all():
-        name = control.evaluate(
-            "element => element.ariaLabel || element.labels?.[0]?.innerText || element.innerText"
-        )
-        assert name.strip()
-
-
 @pytest.mark.parametrize("kind", ["drop", "drop beside the pad", "paste"])
 def test_pictures_are_taken_from_elsewhere(kind: str, playground: Playground) -> None:
     """A file that is dropped on the page or pasted into it is read, and the page stays."""
@@ -98,18 +87,3 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, service_url: str)
             playground.open_tab(tab)
             assert 360 == playground.page.evaluate("document.documentElement.scrollWidth")
         assert [] == playground.complaints
-
-
-def test_light_and_dark_follow_the_system(playground: Playground) -> None:
-    """Paper by day and night; with forced colours bars, maps and the chosen tab stand out."""
-    background, colours = "element => getComputedStyle(element).backgroundColor", []
-    for scheme in ("light", "dark"):
-        playground.page.emulate_media(color_scheme=scheme)
-        colours.append(playground.page.locator("#pad .pad").evaluate(background))
-    assert ["rgb(255, 255, 255)", "rgb(0, 0, 0)"] == colours
-    playground.page.emulate_media(forced_colors="active")
-    playground.take_sample(5)
-    playground.open_tab("Routing")
-    ground = playground.page.locator("body").evaluate(background)
-    for part in (".longest .fill", ".cells .supports", '[role=tab][aria-selected="true"]'):
-        assert ground != playground.page.locator(part).first.evaluate(background)

@@ -72,16 +72,6 @@ def test_samples_of_a_bundle_are_listed_and_sent(capsnet: CapsNet) -> None:
     assert seven.class_name == capsnet.classify(image).class_name
 
 
-def test_figures_of_a_bundle_are_listed_and_sent(capsnet: CapsNet) -> None:
-    """The list of models says which of them shows what a pose explains."""
-    (model,) = [one for one in capsnet.models().models if one.name == "mnist-compact"]
-    assert model.explained
-    assert "/models/mnist-compact/figures/explained.png" == model.explained.figure
-    files = [figure.file for figure in capsnet.figures(model.name).figures]
-    assert "explained.png" in files
-    assert (900, 375) == capsnet.figure(model.name, "explained.png").size
-
-
 def test_all_kinds_of_image_are_answered_alike(capsnet: CapsNet) -> None:
     """A path, its bytes, an open file, a Pillow image and arrays."""
     picture = Image.open(FOUR)

@@ -21,6 +21,7 @@ import pytest
 
 from model.bundle import MANIFEST
 from service.api.v2.messages import SERVICE, messages
+from service.api.v2.tensors import LENGTH
 from service.settings import Settings
 from tests.attack.wire import SEVEN
 from tests.e2e.conftest import QUICK
@@ -47,13 +48,16 @@ def infer(channel: grpc.Channel) -> str:
     """The model that answers over gRPC."""
     known = messages()
     image = known["InferInputTensor"](name="image", datatype="BYTES", shape=[1])
-    image.contents.bytes_contents.append(SEVEN)
     call = channel.unary_unary(
         f"/{SERVICE}/ModelInfer",
         request_serializer=known["ModelInferRequest"].SerializeToString,
         response_deserializer=known["ModelInferResponse"].FromString,
     )
-    request = known["ModelInferRequest"](model_name=MODEL, inputs=[image])
+    request = known["ModelInferRequest"](
+        model_name=MODEL,
+        inputs=[image],
+        raw_input_contents=[LENGTH.pack(len(SEVEN)) + SEVEN],
+    )
     name: str = call(request, timeout=PATIENCE_S).model_name
     return name
 

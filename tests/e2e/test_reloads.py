@@ -20,7 +20,7 @@ from model import SHIPPED
 from tests.attack import bundles as hostile
 from tests.attack.wire import SEVEN
 from tests.e2e.workers import KEY, MODEL, all_ready, change, few, notes, wait_for, workers
-from tests.processes import PATIENCE_S, PLAIN, SlowStorage
+from tests.processes import PATIENCE_S, PLAIN, SlowStorage, patch_workers
 
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 WAYS = ("double-functions", "take-memory", "nest-metrics", "corrupt-novelty")
@@ -43,11 +43,17 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> SlowStorage:
 
 
 @pytest.fixture
-def settings(bundles: Path) -> Iterator[dict[str, str]]:
+def settings(bundles: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Of two workers whose temporary files are in a folder of the test's own."""
-    own = {"CAPSNET_ADMIN_KEYS": json.dumps([KEY]), "CAPSNET_BUNDLE_TIMEOUT_S": "4"}
+    own = {"CAPSNET_ADMIN_KEYS": json.dumps([KEY]), **give_seconds(tmp_path, 4)}
     with tempfile.TemporaryDirectory() as folder:
         yield {**few(bundles), **own, "TMPDIR": folder}
+
+
+def give_seconds(folder: Path, seconds: int) -> dict[str, str]:
+    """Settings of workers that give a bundle so much CPU time."""
+    source = f"from service.processes import candidates; candidates.TIMEOUT_S = {seconds}"
+    return patch_workers(folder, source)
 
 
 @pytest.fixture
@@ -258,7 +264,7 @@ def test_a_removed_key_is_refused_while_a_hostile_bundle_is_opened(
     The process that opens it has no key of the service.
     """
     (keys := tmp_path / "keys").write_text(f"{OLD}\n{NEW}\n")
-    own = {"CAPSNET_API_KEYS_FILE": str(keys), "CAPSNET_BUNDLE_TIMEOUT_S": str(PATIENCE_S)}
+    own = {"CAPSNET_API_KEYS_FILE": str(keys), **give_seconds(tmp_path, PATIENCE_S)}
     process, client = start_service(**{**settings, **own})
     install(bundles, hostile.double_functions)
     process.send_signal(signal.SIGHUP)

@@ -15,6 +15,7 @@ import httpx
 import numpy as np
 
 from service.api.v2.messages import SERVICE, messages
+from service.api.v2.tensors import LENGTH
 from tests.attack.service import Service
 from tests.fire.generator import pictures
 from tests.processes import PATIENCE_S, PLAIN
@@ -151,10 +152,12 @@ class Callers:
 
             def ask(picture: bytes) -> tuple[str, int]:
                 image = known["InferInputTensor"](name="image", datatype="BYTES", shape=[1, 1])
-                image.contents.bytes_contents.append(picture)
                 label = known["InferRequestedOutputTensor"](name="label")
                 request = known["ModelInferRequest"](
-                    model_name=self._model, inputs=[image], outputs=[label]
+                    model_name=self._model,
+                    inputs=[image],
+                    outputs=[label],
+                    raw_input_contents=[LENGTH.pack(len(picture)) + picture],
                 )
                 try:
                     answer = call(request, timeout=_TIMEOUT_S, metadata=metadata)

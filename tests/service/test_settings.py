@@ -42,7 +42,6 @@ def test_an_empty_environment_gives_the_defaults(read: Read) -> None:
         ("CAPSNET_API_KEYS_FILE", "", "api_keys_file", None),
         ("CAPSNET_ADMIN_KEYS_FILE", "", "admin_keys_file", None),
         ("CAPSNET_ALLOWED_HOSTS", '["a.example"]', "allowed_hosts", ("a.example",)),
-        ("CAPSNET_FRAME_ANCESTORS", '["https://*.a.b:1"]', "frame_ancestors", ("https://*.a.b:1",)),
         ("CAPSNET_CUDA_TF32", "true", "cuda_tf32", True),
     ],
 )
@@ -68,7 +67,6 @@ def test_a_variable_sets_its_field(
         ("CAPSNET_UPLOAD_TIMEOUT_S", "inf"),
         ("CAPSNET_REQUEST_TIMEOUT_S", "inf"),
         ("CAPSNET_DRAIN_GRACE_S", "inf"),
-        ("CAPSNET_DECODE_PROCESSES", "1"),
         ("CAPSNET_CUDA_PRECISION", "int8"),
         ("CAPSNET_HOST", ""),
     ],
@@ -84,7 +82,6 @@ def test_a_wrong_value_is_refused_by_name(variable: str, value: str, read: Read)
     ("variable", "value", "message"),
     [
         ("CAPSNET_THREDS", "2", r"CAPSNET_THREDS \(did you mean CAPSNET_THREADS\?\)"),
-        ("CAPSNET_FRAME_ANCESTORS", '["a; script-src *"]', "is no origin such as https://"),
         ("CAPSNET_MODELS", "mnist", "CAPSNET_MODELS: a JSON list is needed"),
         ("CAPSNET_PORT", "70000", "CAPSNET_PORT: Input should be less than or equal to 65535"),
     ],

@@ -1,8 +1,7 @@
 """The protocol over gRPC: each call is a request to the app, so every rule of HTTP holds.
 
 The request begins with the metadata of its call, and its body is the message: the key is checked
-before any of it is taken. There is no second way through keys, limits, deadlines, metrics and logs;
-`service.api.v2.calls` has the handlers.
+before any of it is taken. There is no second way through keys, limits, deadlines, metrics and logs.
 """
 
 from __future__ import annotations
@@ -10,24 +9,40 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import grpc
+from fastapi import Response
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import DecodeError
+from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Scope
 
 from service.admission import Admission
-from service.api.v2.messages import SERVICE
-from service.errors import Busy
+from service.api.probes import livez, readyz
+from service.api.v2.http import InferRequest, Work, compute, describe_server, make_work
+from service.api.v2.messages import SERVICE, messages
+from service.api.v2.metadata import ProtocolModel, find
+from service.errors import (
+    Busy,
+    InvalidParameter,
+    MalformedRequest,
+    TooLarge,
+    Unavailable,
+    UnknownModel,
+)
 from service.http.body import ARRIVES_WHOLE
 from service.http.context import Context
 from service.http.keys import KEY_HEADER
 from service.http.middleware import TIMEOUT_HEADER
-from service.http.problems import REQUEST_ID
+from service.http.problems import REQUEST_ID, invalid
+from service.http.request import Request
+from service.http.route import Route
 
 log = logging.getLogger(__name__)
 MAX_STREAMS = 64
@@ -60,31 +75,23 @@ _CODES = {
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 """gRPC statuses by HTTP status. Any other status is INTERNAL."""
-_METHODS = {
-    "ModelInfer": (200,),
-    "ModelMetadata": (200,),
-    "ModelReady": (200, 404, 503),
-    "ServerLive": (200, 503),
-    "ServerMetadata": (200,),
-    "ServerReady": (200, 503),
-}
-"""The HTTP statuses that each method answers with a message: 200 with the app's own, any other with
-`false`. A status that is not listed ends the call with an error.
-"""
 _PUBLIC = frozenset({"ServerLive", "ServerReady"})
 """The methods that need no key. They leave half of the budget to others."""
-_FALSE = b""
-"""A message whose only field is false."""
+_RAW_TAG = 7 << 3 | 2
+"""What a tensor of raw bytes begins with in a ModelInferRequest."""
+MAX_HEAD_BYTES = 16_384
+"""All of a message but its raw tensors may have this many bytes: two of them become a hundred."""
 _IDENTITY = 1
 """The only compression, none: gRPC inflates a message whatever it becomes."""
 
 
-class Answer(NamedTuple):
-    """The app's answer to one call."""
+class Protobuf(Response):
+    """A serialised message."""
 
-    status: int
-    headers: dict[str, str]
-    body: bytes
+    media_type = "application/grpc+proto"
+
+    def __init__(self, kind: str, /, **fields: Any) -> None:
+        super().__init__(ParseDict(fields, messages()[kind]()).SerializeToString())
 
 
 @asynccontextmanager
@@ -146,50 +153,34 @@ def _handlers(app: ASGIApp, admission: Admission) -> grpc.GenericRpcHandler:
     message has arrived, and is not over before its answer is sent.
     """
     handlers = {
-        name: grpc.stream_stream_rpc_method_handler(partial(_call, app, admission, name, statuses))
-        for name, statuses in _METHODS.items()
+        name: grpc.stream_stream_rpc_method_handler(partial(_call, app, admission, name))
+        for name in METHODS
     }
     return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
 
 async def _call(
-    app: ASGIApp,
-    admission: Admission,
-    method: str,
-    expected: tuple[int, ...],
-    _requests: Any,
-    context: Any,
+    app: ASGIApp, admission: Admission, method: str, _requests: Any, context: Any
 ) -> None:
-    """Answer a call with a message. An unexpected status ends the call."""
+    """Answer a call with a message. A status other than 200 ends the call."""
     claim = admission.claim(client_address(context.peer())[0])
     try:
         try:
             spare = admission.limit_bytes // 2 if method in _PUBLIC else 0
             claim.hold(CALL_BYTES, spare_bytes=spare)
-            scope = _scope(context, f"/{SERVICE}/{method}")
-            failure = await _ask(app, scope, context, expected)
         except Busy as busy:
-            text = json.dumps(busy.to_dict()).encode()
-            failure = Answer(busy.status, {"retry-after": "1"}, text)
-        if failure:
-            code = _CODES.get(failure.status, grpc.StatusCode.INTERNAL)
-            told = tuple((name, failure.headers[name]) for name in _TOLD if name in failure.headers)
-            await context.abort(code, json.loads(failure.body)["detail"], told)
+            await context.abort(_CODES[busy.status], busy.detail, (("retry-after", "1"),))
+        await _ask(app, _scope(context, f"/{SERVICE}/{method}"), context)
     except grpc.aio.InternalError as error:
         raise asyncio.CancelledError from error  # the client has left
     finally:
         claim.release()
 
 
-async def _ask(
-    app: ASGIApp, scope: Scope, context: Any, expected: tuple[int, ...]
-) -> Answer | None:
+async def _ask(app: ASGIApp, scope: Scope, context: Any) -> None:
     """Have the app answer a request, whose body is the call's message.
 
-    An answer of an expected status is sent. A call that is cancelled is a client that has left.
-
-    Returns:
-        An answer of another status.
+    A call that is cancelled is a client that has left.
     """
     left, taken = asyncio.Event(), False
     start: Message = {}
@@ -210,10 +201,9 @@ async def _ask(
             start.update(message)
             return
         parts.append(message.get("body", b""))
-        if start["status"] in expected and not message.get("more_body"):
-            is_ok = start["status"] == HTTPStatus.OK
+        if start["status"] == HTTPStatus.OK and not message.get("more_body"):
             with _noting_end(left):
-                await context.write(b"".join(parts) if is_ok else _FALSE)
+                await context.write(b"".join(parts))
 
     answering = asyncio.ensure_future(app(scope, receive, send))
     try:
@@ -223,10 +213,11 @@ async def _ask(
         raise
     if left.is_set():  # gRPC would log an error if the call went on
         raise asyncio.CancelledError
-    if start["status"] in expected:
-        return None
-    headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
-    return Answer(start["status"], headers, b"".join(parts))
+    if start["status"] != HTTPStatus.OK:
+        headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
+        told = tuple((name, headers[name]) for name in _TOLD if name in headers)
+        code = _CODES.get(start["status"], grpc.StatusCode.INTERNAL)
+        await context.abort(code, json.loads(b"".join(parts))["detail"], told)
 
 
 @contextmanager
@@ -271,3 +262,169 @@ def _scope(context: Any, path: str) -> Scope:
         "server": None,
         "extensions": {ARRIVES_WHOLE: {}},
     }
+
+
+def grpc_routes(max_cost: int) -> list[Route]:
+    """Make a route for each method. `max_cost` is the most that an inference may cost."""
+    post = partial(Route, "POST", include_in_schema=False)
+    needs_none = partial(post, needs_models=False)
+    routes = {
+        "ModelInfer": partial(post, max_cost=max_cost),
+        "ModelMetadata": post,
+        "ServerMetadata": needs_none,
+        "ModelReady": post,
+        "ServerLive": partial(needs_none, permission="public"),
+        "ServerReady": partial(needs_none, permission="public"),
+    }
+    return [make(f"/{SERVICE}/{name}", METHODS[name]) for name, make in routes.items()]
+
+
+async def _server_live(request: Request) -> Protobuf:
+    """Check that the process can infer."""
+    return Protobuf("ServerLiveResponse", live=await _succeeds(livez(request)))
+
+
+async def _server_ready(request: Request) -> Protobuf:
+    """Check that the service takes requests."""
+    return Protobuf("ServerReadyResponse", ready=await _succeeds(readyz(request)))
+
+
+async def _server_metadata(request: Request) -> Protobuf:
+    """Show the server's metadata."""
+    return Protobuf("ServerMetadataResponse", **await describe_server(request))
+
+
+async def _model_ready(request: Request) -> Protobuf:
+    """Check that a model is loaded."""
+    message = await _read(request, "ModelReadyRequest")
+    try:
+        find(request, message.name)
+    except UnknownModel:
+        return Protobuf("ModelReadyResponse", ready=False)
+    return Protobuf("ModelReadyResponse", ready=True)
+
+
+async def _model_metadata(request: Request) -> Protobuf:
+    """Show a model's metadata."""
+    message = await _read(request, "ModelMetadataRequest")
+    model = find(request, message.name)
+    return Protobuf("ModelMetadataResponse", **model.describe())
+
+
+async def _model_infer(request: Request) -> Response:
+    """Compute the outputs of a model."""
+    message = await _read(request, "ModelInferRequest")
+    model = find(request, message.model_name)
+    work = await request.context.slow.run_if_large(message.ByteSize(), _make_work, message, model)
+    outputs = await compute(request, model, work)
+    known = messages()
+    answer = known["ModelInferResponse"](
+        model_name=model.name,
+        model_version=model.manifest.version,
+        id=work.id or "",
+        outputs=[
+            known["InferOutputTensor"](
+                name=spec.name, datatype=spec.datatype, shape=[work.rows, *spec.row]
+            )
+            for spec, _ in work.outputs
+        ],
+        raw_output_contents=[spec.to_bytes(outputs[spec.name]) for spec, _ in work.outputs],
+    )
+    return Response(answer.SerializeToString(), media_type=Protobuf.media_type)
+
+
+METHODS: Mapping[str, Callable[[Request], Awaitable[Response]]] = {
+    "ModelInfer": _model_infer,
+    "ModelMetadata": _model_metadata,
+    "ModelReady": _model_ready,
+    "ServerLive": _server_live,
+    "ServerMetadata": _server_metadata,
+    "ServerReady": _server_ready,
+}
+
+
+async def _succeeds(probe: Awaitable[object]) -> bool:
+    try:
+        await probe
+    except Unavailable:
+        return False
+    return True
+
+
+async def _read(request: Request, kind: str) -> Any:
+    """The message of a call.
+
+    Raises:
+        MalformedRequest: it is none of this type.
+        TooLarge: it has more than MAX_HEAD_BYTES.
+    """
+    body = await request.body()
+    _check_head(body)
+    try:
+        return messages()[kind].FromString(body)
+    except DecodeError as error:
+        raise MalformedRequest("the message is not of this method's type") from error
+
+
+def _check_head(message: bytes) -> None:
+    """Check how much of a message is no raw tensor. All fields of the requests have a length."""
+    position, head_bytes = 0, 0
+    while position < len(message):
+        tag, start = _read_varint(message, position)
+        size, start = _read_varint(message, start)
+        end = start + size
+        if tag & 7 != 2 or end > len(message):
+            raise MalformedRequest("the message is not of this method's type")
+        head_bytes += start - position + (0 if tag == _RAW_TAG else size)
+        if head_bytes > MAX_HEAD_BYTES:
+            text = f"a message has at most {MAX_HEAD_BYTES:,} bytes besides raw_input_contents"
+            raise TooLarge(text)
+        position = end
+
+
+def _read_varint(message: bytes, position: int) -> tuple[int, int]:
+    """An integer of 7 bits a byte, and where it ends."""
+    value = 0
+    for shift, byte in enumerate(message[position : position + 5]):
+        value |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return value, position + shift + 1
+    raise MalformedRequest("the message is not of this method's type")
+
+
+def _make_work(message: Any, model: ProtocolModel) -> Work:
+    """Check a message to a model and read its tensors, which are raw bytes.
+
+    Raises:
+        Problem: a tensor is not one of the model's.
+    """
+    contents = message.raw_input_contents
+    if len(contents) != len(message.inputs):
+        text = f"raw_input_contents has {len(contents)} tensors for {len(message.inputs)} inputs"
+        raise InvalidParameter(text, parameter="raw_input_contents")
+    for tensor in (*message.inputs, *message.outputs):
+        for name in tensor.parameters:
+            raise InvalidParameter(f"unknown parameter {name[:64]}", parameter=name)
+    inputs = [
+        {
+            "name": tensor.name,
+            "datatype": tensor.datatype,
+            "shape": list(tensor.shape),
+            "parameters": {"binary_data_size": len(content)},
+        }
+        for tensor, content in zip(message.inputs, contents, strict=True)
+    ]
+    outputs = [{"name": tensor.name} for tensor in message.outputs]
+    try:
+        request = InferRequest.model_validate(
+            {
+                "id": message.id,
+                "parameters": {"binary_data_output": True},
+                "inputs": inputs,
+                "outputs": outputs,
+            }
+        )
+    except ValidationError as error:
+        raise invalid(error) from error
+    content = contents[0] if len(contents) == 1 else b"".join(contents)
+    return make_work(request, memoryview(content), model)

@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol as JSON and as bytes."""
+"""Tensors of the Open Inference Protocol, as JSON and as bytes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from service.http.uploads import decode_base64
 Datatype = Literal["FP32", "INT64", "BYTES"]
 Tensor = NDArray[Any] | list[bytes]
 """A tensor of N rows: an array, or one element for each row of datatype BYTES."""
+Tensors = dict[str, Tensor]
+"""Tensors by name."""
+LENGTH = struct.Struct("<I")
+"""The length that precedes each element of datatype BYTES."""
 _DTYPES: dict[Datatype, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "INT64": np.dtype("<i8")}
-_PARSED: dict[Datatype, type[np.generic]] = {"FP32": np.float64, "INT64": np.int64}
-"""What numbers in JSON are read as."""
 _NUMBERS: dict[Datatype, set[type]] = {"FP32": {int, float}, "INT64": {int}}
 """The types of numbers in JSON, in which truth values are no numbers."""
 _BINARY_BYTES, _JSON_BYTES = 8, 22
 """The bytes of a value."""
-LENGTH = struct.Struct("<I")
-"""The length that precedes each element of datatype BYTES."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TensorSpec:
     @property
     def values(self) -> int:
         """The number of values in one row."""
-        return int(np.prod(self.row))
+        return math.prod(self.row)
 
     def answer_bytes(self, rows: int, *, binary: bool) -> int:
         """The bytes that so many rows take in an answer, at most or nearly so."""
@@ -97,38 +97,21 @@ class TensorSpec:
             MalformedRequest: an element is not base64.
             InvalidParameter: the values are not those of the shape and datatype, or out of range.
         """
+        while data and set(map(type, data)) == {list}:
+            data = list(chain.from_iterable(data))
+        if len(data) != math.prod(shape):
+            raise self.refuse(f"{math.prod(shape)} values are announced, not {len(data)}")
         if self.datatype == "BYTES":
-            files = [
-                item[0] if isinstance(item, list) and len(item) == 1 else item for item in data
-            ]
-            if len(files) != shape[0]:
-                raise self.refuse(f"{shape[0]} elements are announced, not {len(files)}")
-            return [unwrap(decode_base64(file)) for file in files]
-        found, flat = self._flatten(data)
-        if found not in (shape, [math.prod(shape)]):
-            raise self.refuse(f"data has the shape {tuple(found)}, not {tuple(shape)}")
+            return [unwrap(decode_base64(file)) for file in data]
+        if not set(map(type, data)) <= _NUMBERS[self.datatype]:
+            raise self.refuse(f"data holds values that are not {self.datatype}")
         try:
-            values = np.array(flat, _PARSED[self.datatype])
+            values = np.array(data, np.float64 if self.datatype == "FP32" else np.int64)
         except OverflowError as error:
             raise self.refuse(f"data holds values that are not {self.datatype}") from error
         with np.errstate(over="ignore"):  # what is no float32 is refused as out of range
             numbers = values.astype(_DTYPES[self.datatype])
         return self._check(numbers.reshape(shape[0], *self.row))
-
-    def _flatten(self, data: list[Any]) -> tuple[list[int], list[Any]]:
-        """The shape of nested lists, and their numbers."""
-        shape = [len(data)]
-        while (kinds := set(map(type, data))) == {list}:
-            lengths = set(map(len, data))
-            if len(lengths) > 1:
-                raise self.refuse("the lists in data differ in length or depth")
-            shape += lengths
-            data = list(chain.from_iterable(data))
-        if list in kinds:
-            raise self.refuse("the lists in data differ in length or depth")
-        if not kinds <= _NUMBERS[self.datatype]:
-            raise self.refuse(f"data holds values that are not {self.datatype}")
-        return shape, data
 
     def to_bytes(self, tensor: Tensor) -> bytes:
         """The tensor as it stands in a body."""

@@ -73,26 +73,3 @@ def test_one_bundle_is_shown_whole(client: TestClient, bundle_path: Path) -> Non
     """A model's own address gives its manifest as it lies in the bundle."""
     expected = json.loads((bundle_path / MANIFEST).read_text())
     assert expected == client.get("/models/mnist").json()
-
-
-def test_the_named_bundle_answers_as_the_default_does(
-    client: TestClient, digits: list[bytes]
-) -> None:
-    """`model` may be left out where the default is meant."""
-    named, unnamed = (
-        client.post("/classify", params=query, files={"file": digits[7]}).json()
-        for query in ({"model": "mnist"}, {})
-    )
-    assert named == unnamed
-
-
-def test_the_service_is_alive(client: TestClient) -> None:
-    """/livez says that the process is up, and nothing else."""
-    assert {"status": "alive"} == client.get("/livez").json()
-
-
-def test_the_service_is_ready(client: TestClient) -> None:
-    """/readyz names the provider and the bundles."""
-    models = ["blocks", "mnist", "strokes"]
-    expected = {"status": "ready", "provider": "CPUExecutionProvider", "models": models}
-    assert expected == client.get("/readyz").json()

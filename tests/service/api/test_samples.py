@@ -29,21 +29,6 @@ def test_there_is_a_picture_of_every_class(
     assert (SAMPLES / folder / "7.png").read_bytes() == answers[7].content
 
 
-@pytest.mark.parametrize(
-    ("path", "parameter"),
-    [
-        ("/samples/10.png", "label"),
-        ("/samples/7.png?dataset=letters", "dataset"),
-        ("/samples/7.png?data=mnist", "data"),
-    ],
-)
-def test_what_there_is_no_picture_of(client: TestClient, path: str, parameter: str) -> None:
-    """The answer names the parameter that is wrong."""
-    answer = client.get(path)
-    assert 422 == answer.status_code
-    assert parameter == answer.json()["parameter"]
-
-
 def test_a_bundle_without_samples_has_those_of_its_data_set(client: TestClient) -> None:
     """Ten digits, in order, each with its licence."""
     answer = client.get("/models/mnist/samples").json()
@@ -73,19 +58,3 @@ def test_a_bundle_s_own_samples_come_first(
         )
         for file in ("7.png", "samples.json", "..%2Fmanifest.json"):
             assert client.get(f"/models/mnist/samples/{file}").status_code in (404, 422)
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "parameter"),
-    [
-        ("/models/nobody/samples", 404, "model"),
-        ("/models/nobody/samples/7.png", 404, "model"),
-        ("/models/mnist/samples/77.png", 422, "file"),
-    ],
-)
-def test_samples_that_are_not_there(
-    path: str, status: int, parameter: str, client: TestClient
-) -> None:
-    """The answer says whether the model or the file is unknown."""
-    answer = client.get(path)
-    assert (status, parameter) == (answer.status_code, answer.json()["parameter"])

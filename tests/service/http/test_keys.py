@@ -38,7 +38,6 @@ OPEN = {
     "/",
     "/documentation",
     "/documentation/",
-    "/embed",
     "/livez",
     "/readyz",
     "/static",

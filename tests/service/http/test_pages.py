@@ -24,19 +24,6 @@ def test_the_root_is_the_playground(client: TestClient) -> None:
     assert "<title>CapsNet playground</title>" in answer.text
 
 
-def test_other_sites_may_frame_a_lens_where_a_setting_allows_it() -> None:
-    """`/embed` is open to the sites that are named, the page itself to none."""
-    plain = TestClient(create_app(Settings()), base_url="http://localhost")
-    assert PAGE_POLICY == plain.get("/embed").headers["content-security-policy"]
-    settings = Settings(frame_ancestors=("https://slides.example",))
-    client = TestClient(create_app(settings), base_url="http://localhost")
-    framed = client.get("/embed")
-    assert "<title>CapsNet playground</title>" in framed.text
-    ancestors = "frame-ancestors 'self' https://slides.example;"
-    assert ancestors in framed.headers["content-security-policy"]
-    assert PAGE_POLICY == client.get("/").headers["content-security-policy"]
-
-
 def test_the_documentation_is_served_where_it_was_built(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,13 +36,6 @@ def start() -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_the_folder_is_the_user_s_alone_and_goes_at_the_end() -> None:
-    """Nothing stays of a service that ended by itself."""
-    with own_folder() as folder:
-        assert 0o700 == folder.stat().st_mode & 0o777
-    assert not folder.exists()
-
-
 def test_a_start_removes_what_a_killed_service_left(tmp_path: Path) -> None:
     """SIGKILL leaves a folder, which the next start removes; other folders stay."""
     process, left = start()
@@ -75,12 +68,3 @@ def test_a_worker_that_outlives_its_supervisor_keeps_the_folder() -> None:
     os.close(holding)
     with own_folder():
         assert not left.exists()
-
-
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    """What looks like a folder of ours may lead elsewhere."""
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious" / "in-use").touch()
-    (tmp_path / "capsnet-link").symlink_to(tmp_path / "precious")
-    with own_folder():
-        assert (tmp_path / "precious" / "in-use").exists()

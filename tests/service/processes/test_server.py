@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import uvicorn
 import uvloop
 
 from service.processes.server import Server
@@ -44,61 +43,6 @@ def test_accepting_goes_on_after_an_error(new_loop: Any, error: int, least_s: fl
     with FailingListener(error) as listener, asyncio.Runner(loop_factory=new_loop) as runner:
         waited_s = runner.run(_seconds_until_served(listener))
     assert least_s <= waited_s
-
-
-@pytest.mark.parametrize(
-    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
-)
-def test_a_busy_loop_accepts_several_connections_at_a_time(new_loop: Any) -> None:
-    """A connection for each turn of the loop is too few: the kernel resets those left waiting."""
-
-    async def count_turns() -> int:
-        turns = 0
-
-        def turn() -> None:
-            nonlocal turns
-            turns += 1
-            next_turn[0] = loop.call_soon(turn)
-
-        loop = asyncio.get_running_loop()
-        next_turn = [loop.call_soon(turn)]
-        await _seconds_until_served(listener, 64)
-        next_turn[0].cancel()
-        return turns
-
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
-        clients = [socket.create_connection(listener.getsockname()) for _ in range(63)]
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            assert runner.run(count_turns()) < 64 / 2
-        for client in clients:
-            client.close()
-
-
-def test_a_drain_accepts_what_waits_behind_an_aborted_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its client would be reset when the last worker closes the port."""
-
-    async def accept_all(listener: socket.socket) -> int:
-        server = _server(asyncio.Protocol)
-        server.listen([listener])
-        begun = []
-        monkeypatch.setattr(server, "_begin", lambda connection: _keep(begun, connection))
-        monkeypatch.setattr(uvicorn.Server, "shutdown", lambda *_: asyncio.sleep(0))
-        await server.shutdown()
-        for connection in begun:
-            connection.close()
-        return len(begun)
-
-    with (
-        FailingListener(errno.ECONNABORTED) as listener,
-        socket.create_connection(listener.getsockname()),
-    ):
-        assert 1 == asyncio.run(accept_all(listener))
-
-
-async def _keep(begun: list[socket.socket], connection: socket.socket) -> None:
-    begun.append(connection)
 
 
 def _server(protocol: Any) -> Server:

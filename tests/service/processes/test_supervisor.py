@@ -44,46 +44,14 @@ def test_a_worker_may_load_for_the_same_time_at_the_start_and_later(
     assert ready_ticks + 4.0 / 0.5 + 1 == ticks
 
 
-@pytest.mark.parametrize("failures", [0, 1, 600])
-def test_the_wait_begins_anew_where_no_process_can_be_started(
-    failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However often that was so, and although the last worker ended long ago."""
-    starts = []
-
-    def refuse(_: Supervisor, process: Process) -> None:
-        starts.append(process)
-        raise OSError("no process is left")
-
-    monkeypatch.setattr(Supervisor, "_start", refuse)
-    monkeypatch.setattr("signal.signal", lambda *_: None)  # the handlers of tests stay
-    supervisor = Supervisor(OPTIONS, tmp_path)
-    ended = Process(supervisor.config, supervisor.sockets, 0)
-    ended.failures, ended.ended_at = failures, time.monotonic() - 100
-    supervisor.processes.append(ended)
-    supervisor.keep_subprocess_alive()
-    supervisor.keep_subprocess_alive()
-    for listener in supervisor.sockets:
-        listener.close()
-    assert 1 == len(starts)
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_port_of_grpc_that_is_taken_refuses_the_start(host: str, tmp_path: Path) -> None:
-    """Whether it is another service's that starts, or one whose workers listen already."""
+    """It is another service's, whose workers listen already."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as free:
-        free.bind((host, 0))
-        port = free.getsockname()[1]
-    options = OPTIONS._replace(host=host, grpc_port=port)
-    first = Supervisor(options, tmp_path)
-    with pytest.raises(OSError, match=f"cannot listen on {host}:{port} for gRPC"):
-        Supervisor(options, tmp_path)
     with socket.socket(family) as worker:
         worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        worker.bind((host, port))
+        worker.bind((host, 0))
         worker.listen()
-        with pytest.raises(OSError, match="for gRPC"):
-            Supervisor(options, tmp_path)
-    for opened in (*first.sockets, *first.reserved):
-        opened.close()
+        port = worker.getsockname()[1]
+        with pytest.raises(OSError, match=f"cannot listen on {host}:{port} for gRPC"):
+            Supervisor(OPTIONS._replace(host=host, grpc_port=port), tmp_path)

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from service.processes.worker import Worker
 from service.settings import Settings
-from service.telemetry.reports import FOLDER
+from service.telemetry import FOLDER
 
 KEY = "an-admin-key-of-tests"
 

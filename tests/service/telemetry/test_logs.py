@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
-import threading
-import time
 import warnings
 from collections.abc import Iterator
 
@@ -20,36 +17,6 @@ def format_record(message: str, **more: object) -> dict[str, object]:
     record = logging.makeLogRecord({"name": "service", "levelname": "INFO", "msg": message, **more})
     parsed: dict[str, object] = json.loads(JsonFormatter().format(record))
     return parsed
-
-
-def test_an_event_is_one_line_of_json() -> None:
-    """Level, logger, message and fields, in UTC, even if the message has line breaks."""
-    line = format_record("two\nlines", fields={"rows": 3})
-    assert ("info", "service", "two\nlines", 3) == (
-        line["level"], line["logger"], line["message"], line["rows"],
-    )  # fmt: skip
-    assert str(line["time"]).endswith("+00:00")
-
-
-def test_lines_carry_the_id_of_the_request() -> None:
-    """What is logged while a request is handled can be found by its id."""
-    token = logs.request_id.set("abc")
-    try:
-        assert "abc" == format_record("hello")["request_id"]
-    finally:
-        logs.request_id.reset(token)
-    assert "request_id" not in format_record("hello")
-
-
-def test_text_ends_with_id_and_fields() -> None:
-    """People find the same things in the text format."""
-    token = logs.request_id.set("abc")
-    try:
-        record = logging.makeLogRecord({"msg": "done", "fields": {"status": 200}})
-        line = logs.TextFormatter().format(record)
-    finally:
-        logs.request_id.reset(token)
-    assert line.endswith(": done request_id=abc status=200")
 
 
 def test_words_of_others_stay_in_their_line() -> None:
@@ -97,18 +64,6 @@ def test_every_answer_is_logged_without_the_picture(
     assert {"preprocess_ms", "queue_ms", "compute_ms", "total_ms"} < fields.keys()
 
 
-def test_a_page_load_is_one_line(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
-    """The page's files are logged below INFO, unless one is missing; metrics know them as one."""
-    with caplog.at_level(logging.INFO, logger="service.access"):
-        for path in ("/", "/static/main.js", "/static/page.css", "/static/gone.js"):
-            client.get(path)
-    lines = [one.getMessage() for one in caplog.records if one.name == "service.access"]
-    assert ["GET / 200", "GET /static 404"] == lines
-    text = client.get("/metrics").text
-    assert 'capsnet_requests_total{method="GET",route="/static",status="200"}' in text
-    assert "main.js" not in text
-
-
 def test_server_timing_tells_where_the_time_went(client: TestClient, digits: list[bytes]) -> None:
     """The stages are part of the total."""
     answer = client.post("/classify", files={"file": digits[3]})
@@ -116,18 +71,6 @@ def test_server_timing_tells_where_the_time_went(client: TestClient, digits: lis
     assert {"preprocess", "queue", "compute", "total"} == entries.keys()
     total = float(entries.pop("total"))
     assert sum(map(float, entries.values())) <= total + 0.1
-
-
-def test_metrics_count_requests_and_batches(client: TestClient, digits: list[bytes]) -> None:
-    """`/metrics` shows what was answered, by route template."""
-    client.post("/classify", files={"file": digits[3]})
-    client.get("/models/nothing")
-    client.get("/wp-admin.php")
-    text = client.get("/metrics").text
-    assert 'capsnet_requests_total{method="POST",route="/classify",status="200"}' in text
-    assert 'capsnet_requests_total{method="GET",route="/models/{name}",status="404"}' in text
-    assert 'capsnet_requests_total{method="other",route="unknown",status="404"}' in text
-    assert "wp-admin" not in text
 
 
 @pytest.fixture
@@ -175,29 +118,3 @@ def test_nobody_waits_for_who_reads_the_log() -> None:
             number, _, rest = log.readline().partition(" lines were dropped: ")
             written, dropped = (written, dropped + int(number)) if rest else (written + 1, dropped)
         assert 0 < dropped <= MAX_LINES + 2_000
-
-
-def test_what_is_being_written_is_waited_for() -> None:
-    """Else the last lines of a process that ends would be lost."""
-    begun = threading.Event()
-
-    class Slow(io.StringIO):
-        def write(self, text: str) -> int:
-            begun.set()
-            time.sleep(0.2)
-            return super().write(text)
-
-    handler = Lines(stream := Slow())
-    handler.handle(logging.makeLogRecord({"msg": "last"}))
-    assert begun.wait(5)
-    handler.flush()
-    assert "last\n" == stream.getvalue()
-
-
-@pytest.mark.usefixtures("restored_logging")
-def test_lines_carry_the_fields_of_the_process(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of the event are kept next to them."""
-    logs.configure("text", fields={"replica": "abc"})
-    logs.ACCESS.info("hello", extra={"fields": {"rows": 3}})
-    logging.root.handlers[0].flush()
-    assert capsys.readouterr().err.endswith("hello rows=3 replica=abc\n")

@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from service import VERSION
 from service.inference.batcher import BatchReport
 from service.processes.registry import WorkerRegistry
+from service.telemetry import FOLDER
 from service.telemetry.metrics import Metrics
-from service.telemetry.reports import FOLDER
 
 
 def read(metrics: Metrics, sample: str, **labels: str) -> float:
@@ -51,7 +51,6 @@ def metrics() -> Metrics:
         ("capsnet_rejections_total", {"reason": "busy"}, 1),
         ("capsnet_batch_rows_sum", {"model": "mnist", "graph": "encode"}, 12),
         ("capsnet_batch_seconds_sum", {"model": "mnist", "graph": "encode"}, 0.04),
-        ("capsnet_padding_rows_total", {"model": "mnist", "graph": "encode"}, 4),
         ("capsnet_waiting_rows", {}, 7),
         ("capsnet_requests_in_flight", {}, 1),
         ("capsnet_build_info", {"version": VERSION}, 1),
@@ -73,13 +72,6 @@ def test_documented_metrics_are_the_real_ones(metrics: Metrics) -> None:
     families = text_string_to_metric_families(metrics.render().decode())
     real = {one.name + ("_total" if one.type == "counter" else "") for one in families}
     assert documented == {name for name in real if not name.endswith("_created")}
-
-
-def test_the_process_can_be_watched(metrics: Metrics) -> None:
-    """Memory, CPU time, open files and start, of this process."""
-    pid = str(os.getpid())
-    for name in ("resident_memory_bytes", "cpu_seconds_total", "open_fds", "start_time_seconds"):
-        assert 0 < read(metrics, f"process_{name}", pid=pid)
 
 
 WORKER = """
@@ -141,7 +133,6 @@ def samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 def test_each_worker_tells_the_sum_of_all(workers: Workers) -> None:
     """Counters, histograms and gauges are added up; figures of a process have its number."""
-    workers.status.count_ends(restarted=4, killed=3)
     started = [workers.start(slot) for slot in range(2)]
     found = samples(started[0].communicate("\n")[0])
     started[1].communicate("\n")
@@ -154,7 +145,6 @@ def test_each_worker_tells_the_sum_of_all(workers: Workers) -> None:
     for worker in started:
         assert 0 < found["process_resident_memory_bytes", frozenset({("pid", str(worker.pid))})]
     assert 2 == found["capsnet_workers", frozenset({("state", "ready")})]
-    assert 3 == found["capsnet_processes_total", frozenset({("fate", "killed")})]
 
 
 def test_a_replaced_worker_goes_on_with_what_was_counted(workers: Workers) -> None:

@@ -51,25 +51,11 @@ def test_a_set_of_labels_is_added(
         assert expected == pytest.approx(prediction["probability"], abs=1e-4)
 
 
-def test_a_coverage_above_the_bundle_s_is_refused(studied: TestClient, digits: list[bytes]) -> None:
-    """This one has no threshold for 0.999."""
-    answer = studied.post("/classify", params={"coverage": 0.999}, files={"file": digits[3]})
-    assert (422, "coverage") == (answer.status_code, answer.json()["parameter"])
-
-
 def test_a_bundle_without_a_calibration_says_so(client: TestClient, digits: list[bytes]) -> None:
     """`GET /models` tells which have one."""
     answer = client.post("/classify", params={"coverage": 0.9}, files={"file": digits[3]})
     assert "the bundle 'mnist' has no calibration" == answer.json()["detail"]
     assert {False} == {one["calibrated"] for one in client.get("/models").json()["models"]}
-
-
-def test_calibrated_models_are_listed_as_such(studied: TestClient) -> None:
-    """The manifest has the calibration itself."""
-    (model,) = studied.get("/models").json()["models"]
-    assert model["calibrated"]
-    assert model["explained"] is None
-    assert 30 == studied.get("/models/mnist").json()["confidence"]["temperature"]
 
 
 def test_health_is_shown_in_numbers_and_drawn(studied: TestClient) -> None:
@@ -82,9 +68,3 @@ def test_health_is_shown_in_numbers_and_drawn(studied: TestClient) -> None:
     )
     drawn = studied.get("/models/mnist/health", headers={"Accept": "image/png"})
     assert drawn.content.startswith(b"\x89PNG")
-
-
-def test_health_that_was_not_measured_is_refused(client: TestClient) -> None:
-    """Another model may have it; one that is not loaded is unknown."""
-    assert 409 == client.get("/models/strokes/health").status_code
-    assert 404 == client.get("/models/none/health").status_code

@@ -14,7 +14,6 @@ from model.bundle import Bundle
 from model.bundle.novelty import NoveltyRule, PoseGaussians
 from model.preprocess import scale
 from model.runtime import Runtime
-from model.views.classify import NoveltyReport
 from model.views.novelty import Features, measure_features, rank
 from service.app import create_app
 from service.inference.engine import open_engine
@@ -74,59 +73,7 @@ def test_each_image_is_compared_with_training_images(
         assert (found["score"] > 1 - RULE.threshold) == found["novel"]
 
 
-def test_without_distances_none_is_told(
-    bundle_path: Path, settings: Settings, digits: list[bytes]
-) -> None:
-    """The score is the highest of the others."""
-    bundle = Bundle.open(bundle_path)
-    manifest = replace(bundle.manifest, novelty=replace(RULE, distance=(), gaussians=None))
-    runtime = Runtime(replace(bundle, manifest=manifest), device="cpu", threads=1)
-    with TestClient(
-        create_app(settings, open_engine({"mnist": runtime})), base_url="http://localhost"
-    ) as client:
-        answer = client.post("/classify", params={"novelty": True}, files={"file": digits[3]})
-    found = answer.json()["predictions"][0]["novelty"]
-    assert "distance_score" not in found
-    assert found["score"] == max(found[f"{name}_score"] for name in ("length", "margin", "error"))
-
-
-def test_every_field_is_in_the_docs() -> None:
-    """As code, in the page on what the views mean."""
-    page = (Path(__file__).parents[3] / "docs" / "explanation" / "views.md").read_text()
-    assert [] == [name for name in NoveltyReport.model_fields if f"`{name}`" not in page]
-
-
-def test_nothing_is_compared_unless_asked(studied: TestClient, digits: list[bytes]) -> None:
-    """/classify by itself draws nothing."""
-    (prediction,) = studied.post("/classify", files={"file": digits[3]}).json()["predictions"]
-    assert "novelty" not in prediction
-
-
 def test_a_bundle_without_a_rule_says_so(client: TestClient, digits: list[bytes]) -> None:
     """422 names the parameter."""
     answer = client.post("/classify", params={"novelty": True}, files={"file": digits[3]})
     assert (422, "novelty") == (answer.status_code, answer.json()["parameter"])
-
-
-def test_a_pose_moves_along_a_direction(studied: TestClient, digits: list[bytes]) -> None:
-    """In its unit, and only along those that are offered."""
-    query = {"target": 7, "delta": 10}
-    answers = [
-        studied.post(
-            "/perturb", params={**query, "direction": name}, files={"file": digits[7]}
-        ).json()
-        for name in ("slant", "width")
-    ]
-    moved = np.subtract(answers[0]["perturbed_pose"], answers[0]["pose"])
-    assert [0.1] == pytest.approx(moved[moved != 0].tolist(), abs=2e-6)
-    assert {"unit", "read", "asked", "measured"} == answers[0]["value"].keys()
-    assert ("direction", 422) == (answers[1]["parameter"], answers[1]["status"])
-
-
-def test_directions_are_listed(studied: TestClient) -> None:
-    """GET /models has those that are offered, GET /models/{name} all of them."""
-    (summary,) = studied.get("/models").json()["models"]
-    assert [("slant", [7])] == [(one["name"], one["labels"]) for one in summary["directions"]]
-    manifest = studied.get("/models/mnist").json()
-    assert ["slant", "width"] == [one["name"] for one in manifest["directions"]]
-    assert RULE.threshold == manifest["novelty"]["threshold"]

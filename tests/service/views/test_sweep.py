@@ -24,11 +24,3 @@ def test_directions_are_the_default(shipped: httpx.Client, query: str, by: str) 
     answer = shipped.post(f"/sweep{query}", files={"file": FOUR.read_bytes()}).json()
     assert by == answer["by"], answer
     assert bool(answer["directions"]) == (by == "direction")
-
-
-def test_dimensions_move_as_in_the_paper(shipped: httpx.Client) -> None:
-    """All 16, from -0.25 to 0.25."""
-    files = {"file": FOUR.read_bytes()}
-    answer = shipped.post("/sweep?by=dimension", files=files).json()
-    assert (16, 11) == (len(answer["dims"]), len(answer["deltas"]))
-    assert (-0.25, 0.25) == (answer["deltas"][0], answer["deltas"][-1])

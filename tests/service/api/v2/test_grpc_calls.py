@@ -129,23 +129,6 @@ async def test_too_many_calls_are_refused() -> None:
     await channels[0].close()
 
 
-async def test_calls_that_need_no_key_leave_room_for_those_that_do() -> None:
-    """Also if they come from the same address."""
-    app, channels = App(), list[grpc.aio.Channel]()
-    async with serving(app, channels, admission=Admission(8 * server.CALL_BYTES, 1)):
-        public = [is_ready(channels[0]) for _ in range(8)]
-        async with asyncio.timeout(PATIENCE_S):
-            codes = [await one.code() for one in public[2:]]
-            assert {grpc.StatusCode.RESOURCE_EXHAUSTED} == set(codes)
-            with_key = is_ready(channels[0], "Model")
-            while len(app.scopes) < 3:  # noqa: ASYNC110  as many as are let in
-                await asyncio.sleep(0.01)
-        app.let.set()
-        assert (await with_key).ready
-        assert [True] * 2 == [(await one).ready for one in public[:2]]
-    await channels[0].close()
-
-
 async def test_an_answer_that_nobody_takes_counts_until_its_connection_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -173,18 +156,6 @@ async def test_an_answer_that_nobody_takes_counts_until_its_connection_ends(
     await channels[0].close()
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-async def test_a_call_comes_from_an_address(host: str) -> None:
-    """The one that bodies and refusals are counted by over HTTP."""
-    app, channels = App(), list[grpc.aio.Channel]()
-    app.let.set()
-    async with serving(app, channels, host=host):
-        assert (await is_ready(channels[0])).ready
-    assert host == app.scopes[0]["client"][0]
-    assert ("::1", 7) == server.client_address("ipv6:%5B::1%5D:7")
-    await channels[0].close()
-
-
 async def test_calls_of_a_connection_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those over the limit of streams wait, and are answered."""
     monkeypatch.setattr(server, "MAX_STREAMS", 2)
@@ -196,16 +167,4 @@ async def test_calls_of_a_connection_take_turns(monkeypatch: pytest.MonkeyPatch)
                 await asyncio.sleep(0.01)
             app.let.set()
             assert [True] * 3 == [(await one).ready for one in calls]
-    await channels[0].close()
-
-
-async def test_a_connection_without_a_call_ends() -> None:
-    """Also one that never says a word of HTTP/2."""
-    app, channels = App(), list[grpc.aio.Channel]()
-    async with serving(app, channels, upload_timeout_s=0.5) as port, asyncio.timeout(PATIENCE_S):
-        for said in (b"", PREFACE + frame(SETTINGS, 0)):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(said)
-            await reader.read()
-            writer.close()
     await channels[0].close()

@@ -74,27 +74,6 @@ def test_answers_are_those_of_classify(
     assert {"poses", "presence"} == {one["name"] for one in answer["outputs"]}
 
 
-@pytest.mark.parametrize("compression", ["gzip", "deflate"])
-@pytest.mark.parametrize("binary", [True, False], ids=["binary", "JSON"])
-def test_bodies_may_be_compressed(
-    *,
-    binary: bool,
-    compression: str,
-    v2: triton.InferenceServerClient,
-    images: Floats,
-    classified: list[dict[str, Any]],
-) -> None:
-    """The header's length is that of the inflated JSON."""
-    inputs = [tensor("images", images, binary=binary)]
-    result = v2.infer(
-        MODEL,
-        inputs,
-        request_compression_algorithm=compression,
-        response_compression_algorithm=compression,
-    )
-    check(result, classified)
-
-
 def test_files_need_no_tensor_code(
     v2: triton.InferenceServerClient, digits: list[bytes], classified: list[dict[str, Any]]
 ) -> None:
@@ -128,17 +107,6 @@ def test_a_file_may_be_the_whole_body(
         presence[k] for k in ("name", "shape", "datatype")
     )
     np.testing.assert_allclose(presence["data"], classified[number]["lengths"], atol=1e-5)
-
-
-def test_images_may_be_the_whole_body(
-    service: httpx.Client, images: Floats, classified: list[dict[str, Any]]
-) -> None:
-    """Their number follows from their size."""
-    headers = {"Inference-Header-Content-Length": "0"}
-    url = f"/v2/models/{MODEL}/infer"
-    answer = service.post(url, content=images.tobytes(), headers=headers).json()
-    expected = np.ravel([one["lengths"] for one in classified])
-    np.testing.assert_allclose(answer["outputs"][0]["data"], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [[2], [2, 1]])
@@ -198,18 +166,3 @@ def test_routing_is_that_of_its_route(
     for layer in routing["layers"]:
         maps = [one["maps"] for one in layer["iterations"]]
         np.testing.assert_allclose(found[f"{layer['name']}.presence"][0], maps, atol=1e-5)
-
-
-def test_colour_images_are_taken(v2: triton.InferenceServerClient) -> None:
-    """Three channels, of a bundle of photographs."""
-    noise = np.random.default_rng(0).random((3, 3, 32, 32), np.float32)
-    result = v2.infer("cifar10", [tensor("images", noise)])
-    assert (3, 10) == result.as_numpy("presence").shape
-
-
-def test_more_images_than_a_batch_are_taken(
-    v2: triton.InferenceServerClient, images: Floats, classified: list[dict[str, Any]]
-) -> None:
-    """40 rows are two batches of at most 32."""
-    result = v2.infer(MODEL, [tensor("images", np.tile(images, (4, 1, 1, 1)))])
-    check(result, classified * 4)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 
-import httpx
-import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from model.views.decode import MAX_POSES
 from service.app import create_app
+from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.serving import serve
 
@@ -19,7 +17,7 @@ KEY = "a-key-of-these-tests"
 MODEL = "mnist-compact"
 INFER = f"/v2/models/{MODEL}/infer"
 RAW = {"Inference-Header-Content-Length": "0"}
-BLACK = bytes(4 * 28 * 28)
+SEVEN = (SAMPLES / "7.png").read_bytes()
 
 
 def test_health_needs_no_key_and_all_else_does(settings: Settings) -> None:
@@ -33,7 +31,7 @@ def test_health_needs_no_key_and_all_else_does(settings: Settings) -> None:
             assert "WWW-Authenticate" in answer.headers
         for header in ({"X-API-Key": KEY}, {"Authorization": f"Bearer {KEY}"}):
             assert 200 == client.get("/v2", headers=header).status_code
-            assert 200 == client.post(INFER, content=BLACK, headers=RAW | header).status_code
+            assert 200 == client.post(INFER, content=SEVEN, headers=RAW | header).status_code
 
 
 def test_while_bundles_are_loaded_it_is_alive_and_not_ready(settings: Settings) -> None:
@@ -50,7 +48,7 @@ def test_a_request_is_one_line_and_one_count(
 ) -> None:
     """By the path's template; health is neither logged nor counted as rejected."""
     with caplog.at_level(logging.INFO, "service.access"):
-        answer = client.post(INFER, content=BLACK, headers=RAW)
+        answer = client.post(INFER, content=SEVEN, headers=RAW)
         client.get("/v2/health/ready")
     assert ["POST /v2/models/{name}/infer 200"] == [one.getMessage() for one in caplog.records]
     assert {"compute", "queue", "total"} <= {
@@ -65,41 +63,9 @@ def test_a_full_queue_is_told(settings: Settings) -> None:
     with serve(settings) as client:
         admission = client.app.state.admission
         admission.waiting_rows = settings.max_waiting_rows
-        answer = client.post(INFER, content=BLACK, headers=RAW)
+        answer = client.post(INFER, content=SEVEN, headers=RAW)
         assert (429, ["error"]) == (answer.status_code, list(answer.json()))
         assert 1 <= int(answer.headers["Retry-After"])
         admission.waiting_rows = 0
-        assert 200 == client.post(INFER, content=5 * BLACK, headers=RAW).status_code
+        assert 200 == client.post(INFER, content=SEVEN, headers=RAW).status_code
         assert 0 == admission.waiting_rows
-
-
-def test_the_decoder_takes_more_poses_than_a_request_may_have_pictures(client: TestClient) -> None:
-    """As many as `POST /decode`, and no more."""
-    for count, status in ((MAX_POSES, 200), (MAX_POSES + 1, 413)):
-        inputs = [
-            {"name": "poses", "datatype": "FP32", "shape": [count, 16], "data": 16 * count * [0]},
-            {"name": "labels", "datatype": "INT64", "shape": [count], "data": count * [7]},
-        ]
-        answer = client.post(INFER.replace("/infer", ".decoder/infer"), json={"inputs": inputs})
-        assert status == answer.status_code, answer.text
-
-
-def test_pages_of_other_origins_may_send_tensors(settings: Settings) -> None:
-    """They may set the header that says where the tensors begin, and read it."""
-    with serve(settings, cors_origins=("https://lab.example",)) as client:
-        asked = "inference-header-content-length, content-encoding"
-        origin = {"Origin": "https://lab.example", "Access-Control-Request-Method": "POST"}
-        headers = {**origin, "Access-Control-Request-Headers": asked}
-        assert httpx.codes.OK == client.options(INFER, headers=headers).status_code
-        exposed = client.get("/v2", headers=origin).headers["Access-Control-Expose-Headers"]
-        assert "Inference-Header-Content-Length" in exposed
-
-
-def test_one_bad_tensor_does_not_fail_its_neighbours(client: TestClient) -> None:
-    """It is refused before it is in a batch with them."""
-    bad = np.full(28 * 28, np.nan, np.float32).tobytes()
-    answers = [
-        client.post(INFER, content=content, headers=RAW).status_code
-        for content in (BLACK, bad, BLACK + bad, BLACK)
-    ]
-    assert [200, 422, 422, 200] == answers
