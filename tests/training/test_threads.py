@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from training.threads import ThreadChooser
+from training.threads import AGAIN_S, ThreadChooser
 
 
 class Machine:
@@ -33,3 +33,12 @@ def test_the_faster_number_is_kept() -> None:
     """One thread where another program takes a core, all where none does."""
     assert {1} == set(Machine({1: 0.2, 2: 2.0}).run(40)[10:])
     assert {2} == set(Machine({1: 0.2, 2: 0.1}).run(40)[10:])
+
+
+def test_the_choice_is_made_again() -> None:
+    """A machine that becomes free gets all threads back, after the next trial."""
+    machine = Machine({1: 0.2, 2: 2.0})
+    machine.run(20)
+    machine.seconds[2] = 0.1
+    machine.run(round(AGAIN_S / 0.2) + 20)
+    assert {2} == set(machine.run(10))
