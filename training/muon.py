@@ -50,7 +50,7 @@ class Muon(torch.optim.Optimizer):
         groups = [
             {
                 "params": [weight for weight, own in kinds.items() if own == kind],
-                "count": kind[0],  # the key that checkpoints have
+                "classes": kind[0],
                 "normalised": kind[1],
                 "factor": 1.0 if kind[0] or kind[1] else free_factor,
             }
@@ -61,7 +61,7 @@ class Muon(torch.optim.Optimizer):
     def set_rates(self, *, convolutions: float, votes: float, decay: float = 0.0) -> None:
         """Set the learning rates of the next step, and the share that each weight loses in it."""
         for group in self.param_groups:
-            set_rate(group, "lr", votes if group["count"] else convolutions * group["factor"])
+            set_rate(group, "lr", votes if group["classes"] else convolutions * group["factor"])
             set_rate(group, "decay", decay)
 
     @torch.no_grad()
@@ -79,7 +79,7 @@ class Muon(torch.optim.Optimizer):
                 state["momentum"].lerp_(weight.grad, 1 - _MOMENTUM)
                 ahead = weight.grad.lerp(state["momentum"], _MOMENTUM)
                 weight.mul_(1 - group["decay"])
-                weight.sub_(_step(ahead, group["count"]) * group["lr"])
+                weight.sub_(_step(ahead, group["classes"]) * group["lr"])
                 if group["normalised"]:
                     weight.mul_(state["norm"] / weight.norm())
 
