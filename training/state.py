@@ -239,11 +239,12 @@ class TrainingState:
         ]
         kernels = [weight for weight in by_adam if weight.ndim > 1]
         biases_and_norms = [weight for weight in by_adam if weight.ndim <= 1]
+        groups: list[dict[str, Any]] = [
+            {"params": kernels, "weight_decay": recipe.weight_decay},
+            {"params": biases_and_norms},
+        ]
         self.optimiser = torch.optim.AdamW(
-            [
-                {"params": kernels, "weight_decay": recipe.weight_decay},
-                {"params": biases_and_norms},
-            ],
+            groups,
             lr=recipe.learning_rate,
             eps=1e-8,
             weight_decay=0.0,
