@@ -65,6 +65,11 @@ def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Te
             presence, present, margin=spread_margin(step, recipe.spread_steps)
         )
     if recipe.loss == "cross-entropy":
+        if getattr(recipe.network, "multi_label", False):
+            binary = functional.binary_cross_entropy_with_logits
+            return lambda logits, present, _: (
+                binary(logits, present, reduction="none").sum(dim=1).mean()
+            )
         return lambda logits, present, _: functional.cross_entropy(logits, present)
     return lambda presence, present, _: margin_loss(
         presence, present, absent_weight=recipe.absent_weight

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import AliasChoices, Field
 from torch import Tensor, nn
 
 from model.capsnet.network import Network, NetworkConfig
@@ -27,6 +29,10 @@ class BaselineConfig(NetworkConfig):
     """The widths of the fully connected layers, except the last: an output for each class."""
     dropout: float = 0.5
     """The share of the last hidden layer's outputs that a training step leaves out."""
+    multi_label: Annotated[bool, Field(validation_alias=AliasChoices("multi_label", "several"))] = (
+        False
+    )
+    """Several classes may be present: each has a sigmoid, in place of one softmax."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,7 +68,8 @@ class BaselineCnn(Network):
     def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Return the probabilities of images (N, C, H, W) in [0, 1]. Poses have no numbers."""
         logits = self.logits(images)
-        return Encoding(logits.softmax(dim=1), logits.unsqueeze(-1)[..., :0])
+        presence = logits.sigmoid() if self.config.multi_label else logits.softmax(dim=1)
+        return Encoding(presence, logits.unsqueeze(-1)[..., :0])
 
     def logits(self, images: Tensor) -> Tensor:
         """Return the logits (N, K) of images (N, C, H, W) in [0, 1]."""

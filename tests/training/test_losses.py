@@ -75,6 +75,13 @@ def test_the_spread_margin_rises(step: int, expected: float) -> None:
             0.25 * 0.2**2,
             id="what absent classes weigh",
         ),
+        pytest.param(  # with sigmoids it learns that others are absent, also of one label
+            Recipe("r", network=BaselineConfig(multi_label=True), loss="cross-entropy"),
+            [0.0, 5.0],
+            0,
+            math.log(2) + math.log1p(math.exp(5)),
+            id="whether several classes are present",
+        ),
         pytest.param(
             Recipe("r", network=BaselineConfig(), loss="cross-entropy"),
             [math.log(0.5), math.log(0.3)],

@@ -189,8 +189,15 @@ def test_a_dead_network_gives_no_nan(any_network: Network) -> None:
     assert all(p.grad is None or p.grad.isfinite().all() for p in any_network.parameters())
 
 
-def test_earlier_names_are_read() -> None:
+@pytest.mark.parametrize(
+    ("family", "old", "new", "value"),
+    [
+        ("matrix", "vote_temperature", "log_p_divisor", 2.0),
+        ("baseline", "several", "multi_label", True),
+    ],
+)
+def test_earlier_names_are_read(family: str, old: str, new: str, value: float) -> None:
     """Bundles and checkpoints from before a setting was renamed still load."""
-    config = config_from_dict({"family": "matrix", "vote_temperature": 2.0})
-    assert 2.0 == config_to_dict(config)["log_p_divisor"]
+    config = config_from_dict({"family": family, old: value})
+    assert value == config_to_dict(config)[new]
     assert config == config_from_dict(config_to_dict(config))
