@@ -15,8 +15,6 @@ MIN_BYTES, WINDOW_S = 10_000, 10.0
 """At least this many bytes of an unfinished body must arrive in this many seconds, else 408."""
 ARRIVES_WHOLE = "capsnet.arrives_whole"
 """The extension (ASGI) of a request whose body is seen only once all of it is there."""
-HAS_ARRIVED = "capsnet.has_arrived"
-"""The extension of a request whose body is there before it is handled."""
 MOMENT_S = 0.2
 """gRPC delivers a message only when it is complete. While one arrives, it counts as 0 bytes for
 this long, and after that as `max_body_bytes`.
@@ -35,7 +33,7 @@ class Body:
         settings: limit its size and the time for it to arrive.
         receive: gives the next part.
         announced: the value of Content-Length.
-        extensions: of the request: see `ARRIVES_WHOLE` and `HAS_ARRIVED`.
+        extensions: of the request: see `ARRIVES_WHOLE`.
     """
 
     def __init__(
@@ -53,7 +51,6 @@ class Body:
         self._settings = settings
         self._receive = receive
         self._receive_first = self._receive_whole if ARRIVES_WHOLE in extensions else receive
-        self._has_arrived = HAS_ARRIVED in extensions
         # As few digits as any limit has: Python reads no number of thousands.
         self._announced = int(announced.lstrip(b"0")[:20] or 0) if announced.isdigit() else 0
         self._arrived = 0
@@ -99,8 +96,6 @@ class Body:
 
     async def _receive_in_time(self) -> Message:
         claim, message = self._claim, None
-        if self._has_arrived and not claim.refused:
-            return await self._receive()
         try:
             async with asyncio.timeout_at(min(self._deadline, self._window_ends)) as claim.waiting:
                 message = None if claim.refused else await self._receive_first()

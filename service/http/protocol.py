@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from ipaddress import ip_address
 from typing import Any
 
@@ -17,7 +16,6 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from service.admission import Admission, Claim
 from service.errors import Busy
-from service.http.body import HAS_ARRIVED
 from service.shared import IDLE_BYTES, Connections
 
 log = logging.getLogger(__name__)
@@ -35,8 +33,6 @@ _LONG_HEAD = "the head of the request is too long"
 _PIECE_BYTES = 16_384
 """The parser gets this many bytes at once, which bounds the pipelined requests that wait."""
 _MAX_ADDRESSES_BYTES = 500
-LINGER_S, LINGER_BYTES = 1.0, 1_000_000
-"""After a refusal, this is read and dropped: a client that sends on can still read the refusal."""
 _MOMENT_S = 0.2
 """A client that has just connected may take this long to send its request while the server ends."""
 
@@ -98,9 +94,6 @@ class Http1(HttpToolsProtocol):
         """What is being answered: `self.cycle` is the newest request."""
         self._refusal: bytes | None = None
         """The last answer: what arrives after it is dropped."""
-        self._droppable_bytes = math.inf
-        """The bytes that are still dropped; at the end of them, the connection ends."""
-        self._linger_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request."""
@@ -116,8 +109,6 @@ class Http1(HttpToolsProtocol):
         """Wait for nothing."""
         self._stop_timer()
         self._stop_write_timer()
-        if self._linger_timer:
-            self._linger_timer.cancel()
         self._unset_keepalive_if_required()
         self.pipeline.clear()
         self._unparsed = b""
@@ -131,9 +122,6 @@ class Http1(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse received bytes. While requests wait for their turn, read no more."""
         if self._refusal:
-            self._droppable_bytes -= len(data)
-            if self._droppable_bytes < 0:
-                self._close(b"")
             return
         self._unparsed += data
         self._parse()
@@ -287,8 +275,6 @@ class Http1(HttpToolsProtocol):
                 elif cycle.response_complete:
                     await asyncio.sleep(0)  # sends it; only then it is logged and counted
 
-            if not cycle.more_body:
-                scope["extensions"] = {HAS_ARRIVED: {}}
             await app(scope, receive, send_and_wait)
 
         self._running = cycle
@@ -365,19 +351,10 @@ class Http1(HttpToolsProtocol):
             self._running.message_event.set()
 
     def _close(self, answer: bytes) -> None:
-        """End the connection, or with an answer only its sending side, and then the rest.
-
-        A connection that is closed while its client sends is reset: the client may see that error
-        in place of the answer.
-        """
+        """End the connection, perhaps with a last answer."""
         if answer and not self.transport.is_closing():
             self._give_up()
             self.transport.write(answer)
-            self.transport.write_eof()
-            self._droppable_bytes = LINGER_BYTES
-            self.flow.resume_reading()
-            self._linger_timer = self.loop.call_later(LINGER_S, self._close, b"")
-            return
         self.transport.close()
         self._start_write_timer()
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import binascii
-from dataclasses import dataclass, field
+import sys
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from pydantic_core import from_json
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData, Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
+from model.views.net import run
 from service.errors import (
     InvalidParameter,
     MalformedRequest,
@@ -26,7 +29,7 @@ _MAX_OTHER_FIELDS = 16
 this number without.
 """
 _MAX_HEADER_BYTES = 4_096
-"""The header of a part may have this many bytes."""
+"""The header of a form may have this many bytes: reading takes the square of its length."""
 _CHUNK = 1 << 18
 """This many characters of base64 are decoded at once: other threads run in between."""
 
@@ -81,22 +84,57 @@ async def read_picture(request: Request) -> bytes:
     return unwrap(first)
 
 
+class _FormParser(MultiPartParser):
+    """Keeps files in memory, so it never waits for a disk."""
+
+    spool_max_size = sys.maxsize
+
+
 def _read_form(header: str, body: bytes, max_pictures: int) -> list[Upload]:
     """The pictures of a form."""
-    parts = read_form(header, body, max_parts=max_pictures + _MAX_OTHER_FIELDS)
-    names = {part.name for part in parts}
-    if names != {FILE_FIELD}:
-        fields = ", ".join(sorted(map(repr, names))) or "none"
-        raise MalformedRequest(
-            f"the form's picture field is {FILE_FIELD!r} (repeatable); found {fields}",
-            parameter=FILE_FIELD,
-        )
-    return [_file(part) for part in parts]
+    if len(header) > _MAX_HEADER_BYTES:
+        text = f"the form cannot be read: a header has over {_MAX_HEADER_BYTES:,} bytes"
+        raise MalformedRequest(text)
+
+    boundary = parse_options_header(header)[1].get(b"boundary")
+    if not boundary or not body.rstrip().endswith(b"--%b--" % boundary):
+        raise MalformedRequest("the form cannot be read: its boundary or its end is missing")
+    form = run(_parse_form(header, body, max_pictures))
+    try:
+        parts = form.multi_items()
+        if {name for name, _ in parts} != {FILE_FIELD}:
+            fields = ", ".join(sorted({repr(name) for name, _ in parts})) or "none"
+            raise MalformedRequest(
+                f"the form's picture field is {FILE_FIELD!r} (repeatable); found {fields}",
+                parameter=FILE_FIELD,
+            )
+        return [_file(part) for _, part in parts]
+    finally:
+        run(form.close())
 
 
-def _file(part: Part) -> Upload:
-    text = f"the form's field {FILE_FIELD!r} holds text, not a file"
-    return part.content if part.is_file else MalformedRequest(text, parameter=FILE_FIELD)
+async def _parse_form(header: str, body: bytes, max_pictures: int) -> FormData:
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    parser = _FormParser(
+        Headers({"content-type": header}),
+        stream(),
+        max_files=max_pictures + _MAX_OTHER_FIELDS,
+        max_fields=_MAX_OTHER_FIELDS,
+    )
+    try:
+        return await parser.parse()
+    except MultiPartException as error:
+        kind = TooLarge if error.message.startswith("Too many") else MalformedRequest
+        raise kind(f"the form cannot be read: {error.message}") from error
+
+
+def _file(part: UploadFile | str) -> Upload:
+    if isinstance(part, str):
+        text = f"the form's field {FILE_FIELD!r} holds text, not a file"
+        return MalformedRequest(text, parameter=FILE_FIELD)
+    return part.file.read()
 
 
 def _read_json(_header: str, body: bytes, max_pictures: int) -> list[Upload]:
@@ -137,90 +175,3 @@ def decode_base64(image: Any) -> Upload:
 
 _READERS = {"multipart/form-data": _read_form, "application/json": _read_json}
 """The function that reads a body, by its content type."""
-
-
-@dataclass
-class Part:
-    """A file or a text of a form."""
-
-    name: str = ""
-    is_file: bool = False
-    pieces: list[bytes] = field(default_factory=list)
-
-    @property
-    def content(self) -> bytes:
-        """The bytes of the file or text."""
-        return b"".join(self.pieces)
-
-
-def read_form(content_type: str, body: bytes, *, max_parts: int) -> list[Part]:
-    """The parts of a form, in order.
-
-    Raises:
-        MalformedRequest: it is no form, or not a whole one.
-        TooLarge: there are more parts.
-    """
-    boundary = _read_options(content_type.encode("latin-1")).get(b"boundary")
-    if not boundary:
-        raise MalformedRequest("the form cannot be read: its Content-Type has no boundary")
-    reader = _Reader(max_parts)
-    try:
-        parser = MultipartParser(boundary, reader.callbacks())  # type: ignore[arg-type]
-        parser.write(body)
-        parser.finalize()
-    except FormParserError as error:
-        raise MalformedRequest(f"the form cannot be read: {error}") from error
-    if not reader.ended:
-        raise MalformedRequest("the form cannot be read: its end is missing")
-    return reader.parts
-
-
-def _read_options(header: bytes) -> dict[bytes, bytes]:
-    """The options of a header that is not too long: reading takes the square of its length."""
-    if len(header) > _MAX_HEADER_BYTES:
-        text = f"the form cannot be read: a header has over {_MAX_HEADER_BYTES:,} bytes"
-        raise MalformedRequest(text)
-    return parse_options_header(header)[1]
-
-
-class _Reader:
-    """Collects what the parser finds: methods are named after its callbacks."""
-
-    def __init__(self, max_parts: int) -> None:
-        self._max_parts = max_parts
-        self._header = [b"", b""]
-        self.parts: list[Part] = []
-        self.ended = False
-
-    def callbacks(self) -> dict[str, object]:
-        """The methods, by the parser's names of them."""
-        return {name: getattr(self, name) for name in vars(_Reader) if name.startswith("on_")}
-
-    def on_part_begin(self) -> None:
-        if len(self.parts) == self._max_parts:
-            raise TooLarge(f"at most {self._max_parts} parts per form")
-        self.parts.append(Part())
-
-    def on_header_field(self, data: bytes, start: int, end: int) -> None:
-        self._header[0] += data[start:end]
-
-    def on_header_value(self, data: bytes, start: int, end: int) -> None:
-        self._header[1] += data[start:end]
-
-    def on_header_end(self) -> None:
-        name, value = self._header
-        self._header = [b"", b""]
-        if name.lower() == b"content-disposition":
-            options = _read_options(value)
-            self.parts[-1].name = options.get(b"name", b"").decode(errors="replace")
-            self.parts[-1].is_file = b"filename" in options
-
-    def on_headers_finished(self) -> None:
-        if not self.parts[-1].name:
-            raise MalformedRequest("the form cannot be read: a part has no name")
-
-    def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        self.parts[-1].pieces.append(data[start:end])
-
-    def on_end(self) -> None:
-        self.ended = True

@@ -53,32 +53,6 @@ def test_a_variable_sets_its_field(
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("CAPSNET_PORT", "0"),
-        ("CAPSNET_PORT", "65536"),
-        ("CAPSNET_PORT", "http"),
-        ("CAPSNET_DEVICE", "tpu"),
-        ("CAPSNET_THREADS", "-1"),
-        ("CAPSNET_MODELS", "mnist"),
-        ("CAPSNET_MAX_BODY_BYTES", "0"),
-        ("CAPSNET_MAX_PIXELS", "0"),
-        ("CAPSNET_MAX_PICTURES", "0"),
-        ("CAPSNET_UPLOAD_TIMEOUT_S", "inf"),
-        ("CAPSNET_REQUEST_TIMEOUT_S", "inf"),
-        ("CAPSNET_DRAIN_GRACE_S", "inf"),
-        ("CAPSNET_CUDA_PRECISION", "int8"),
-        ("CAPSNET_HOST", ""),
-    ],
-)
-def test_a_wrong_value_is_refused_by_name(variable: str, value: str, read: Read) -> None:
-    """The message names the field whose value is out of range or of the wrong kind."""
-    field = variable.removeprefix("CAPSNET_").lower()
-    with pytest.raises(SettingsError, match=f"CAPSNET_{field.upper()}: |{field}"):
-        read(**{variable: value})
-
-
-@pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
         ("CAPSNET_THREDS", "2", r"CAPSNET_THREDS \(did you mean CAPSNET_THREADS\?\)"),

@@ -71,23 +71,6 @@ def test_every_row_of_a_request_counts(
         assert 0 == admission.waiting_rows
 
 
-def test_what_cannot_be_read_takes_no_rows(
-    settings: Settings, digits: list[bytes], gate: threading.Event
-) -> None:
-    """A full queue has room for pictures that their headers rule out: they are refused at once."""
-    broken = [("file", b"no picture")] * settings.max_pictures
-    with serve(settings, max_waiting_rows=1) as client, ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(client.post, LARGEST, files={"file": digits[7]})
-        while client.app.state.admission.waiting_rows < 258:
-            assert not asked.done()
-        answer = client.post("/classify", files=broken)
-        gate.set()
-        assert httpx.codes.OK == asked.result().status_code
-    assert httpx.codes.OK == answer.status_code
-    problems = {one["problem"]["status"] for one in answer.json()["predictions"]}
-    assert {httpx.codes.UNSUPPORTED_MEDIA_TYPE} == problems
-
-
 def test_who_leaves_while_it_waits_is_counted_with_its_time(
     settings: Settings, digits: list[bytes], gate: threading.Event
 ) -> None:
