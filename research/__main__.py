@@ -18,7 +18,7 @@ from research.controls import register
 from research.rows import Row
 from research.run import Result, load_sets, read_results, result_key, run_row
 from research.tables import ROWS, TABLES
-from training.__main__ import EXPECTED, DataDir
+from training.command import EXPECTED, DataDir
 from training.device import choose_device
 from training.python_file import run_file
 from training.state import TrainingError

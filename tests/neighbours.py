@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from model.bundle import NEIGHBOURS, Bundle, digest, write_manifest
 from model.bundle.neighbours import NeighbourImages, PoseGallery
 from model.canvas import draw_sheet
-from training.analysis.prototypes import make_gallery
+from training.analysis.neighbours import make_gallery
 
 
 def add_gallery(path: Path, gallery: PoseGallery) -> None:

@@ -3,49 +3,42 @@
 from __future__ import annotations
 
 import math
-import os
-import re
-import shlex
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 import typer
 from rich.console import Console
 from rich.table import Table
-from typer.core import TyperGroup
 
 from model import open_bundle
-from model.bundle import Bundle, BundleError
 from model.capsnet import build, family_of
+from training import export, report
 from training.advice import advise
+from training.analysis.bundle import analyse, analyse_factors
 from training.answers import measure_presence, most_confused, recalls
+from training.card import write_card
+from training.command import (
+    DATA_DIR,
+    EXPECTED,
+    TYPED,
+    BundleName,
+    DataDir,
+    SkipUnreadable,
+    app,
+    console,
+    typed_command,
+)
 from training.data.datasets import DATASETS, load
-from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS
-from training.data.source import DatasetError, DownloadError
-from training.data.words import printable
-from training.device import DeviceError, choose_device
+from training.device import choose_device
 from training.growth import MAX_PX
-from training.pretrained import (
-    PretrainedError,
-    PublishedWeights,
-    check_size,
-    find_weights,
-    use_pretrained,
-)
-from training.provenance import ProvenanceError, runs_of, unseen_by
-from training.python_file import PythonFileError, run_file
+from training.imports import analyse_on
+from training.pretrained import PublishedWeights, check_size, find_weights, use_pretrained
 from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override
-from training.state import (
-    CHECKPOINT,
-    Checkpoint,
-    Plan,
-    TrainingError,
-    starting_point,
-)
+from training.state import CHECKPOINT, Checkpoint, Plan, starting_point
 from training.stem_choice import choose_stem
 from training.tasks import PREVIEW
 from training.threads import ThreadChooser
@@ -58,81 +51,16 @@ from training.training_data import (
     load_published,
 )
 
-if TYPE_CHECKING:
-    from model.bundle import PreprocessRule
-    from model.bundle.manifest import PresenceKind
-
-EXPECTED = (
-    *(TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError),
-    PretrainedError,
-    PythonFileError,
-)
-"""Errors that are printed as one line, without a traceback."""
-
-
-class _TypedCommands(TyperGroup):
-    """Commands that know the words with which they were called."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta[_WORDS] = list(args)
-        return super().parse_args(ctx, args)
-
-
-_WORDS = "training.words"
-app = typer.Typer(cls=_TypedCommands, no_args_is_help=True, pretty_exceptions_enable=False)
-console = Console()
-
-BundleName = Annotated[
-    str, typer.Argument(help="Name of a shipped bundle, or a folder that `export` wrote.")
-]
-DataFolder = Annotated[
-    Path | None,
-    typer.Option("--data", help="The folder of pictures that the network was trained on."),
-]
-TestFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        help="Folder of new pictures by class to score. With --validation, it is the folder of the "
-        "training images.",
-    ),
-]
-SkipUnreadable = Annotated[
-    bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
-]
+__all__ = ["app", "export", "report"]
+"""The modules add commands to the application."""
 Preset = Annotated[str, typer.Argument(help="Name of a preset: see `presets`.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the recipe."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-DataDir = Annotated[
-    Path,
-    typer.Option(
-        envvar="CAPSNET_DATA_DIR", help="Folder of data sets; missing files are downloaded."
-    ),
-]
-Replace = Annotated[
-    bool, typer.Option("--replace", help="Replace a bundle of that name, whatever made it.")
-]
-_DATA = Path("data")
 _WORST = 10
 """The number of classes whose recalls end a training."""
-
-
-@app.callback()
-def declare(
-    *,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, help="A Python file that declares families of your own."
-        ),
-    ] = None,
-) -> None:
-    """Train, export and evaluate capsule networks."""
-    if file is not None:
-        run_file(file)
 
 
 @app.command()
@@ -164,7 +92,7 @@ def train(
         Path | None,
         typer.Option(help="Folder of the run; by default runs/<preset or folder>-<seed>."),
     ] = None,
-    data_dir: DataDir = _DATA,
+    data_dir: DataDir = DATA_DIR,
     final: Annotated[
         bool, typer.Option("--final", help="Train on all training examples, without validation.")
     ] = False,
@@ -222,7 +150,7 @@ def train(
     if pictures and final:
         both = f"{pictures.trained_pictures} {pictures.held_out_pictures}"
         pictures = pictures.model_copy(update={"trained_pictures": both})
-    command = typed_command(context.meta[_WORDS])
+    command = typed_command(context.meta[TYPED])
     plan = Plan(recipe, seed, training, validation, directory, pictures, published, command)
     with plan.locked():
         trainer = Trainer(plan, device=torch_device, resume=resumes)
@@ -261,170 +189,14 @@ def presets() -> None:
     console.print(table)
 
 
-@app.command()
-def export(
-    run_dir: Annotated[Path, typer.Argument(help="A run of `train`.")],
+@app.command("analyse")
+def analyse_(
+    bundle: BundleName,
     *,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the bundle; by default the recipe's name.")
-    ] = None,
-    bundles: Annotated[Path, typer.Option(help="Folder to write the bundle to.")] = Path(
-        "model/bundles"
-    ),
-    replace: Replace = False,
-    data_dir: DataDir = _DATA,
-) -> None:
-    """Check that the bundle of a run computes what its network computes, and write it."""
-    from training.export import publish  # noqa: PLC0415  training itself needs no onnx
-
-    bundle = publish(run_dir, bundles, name=name, data_dir=data_dir, replace_other=replace)
-    for line in conclude_export(bundle):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-@app.command("import")
-def import_(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="An ONNX file that maps images to presence, and perhaps to poses; or "
-            "FILE.py:NAME of a torch.nn.Module, or of a function that returns one."
-        ),
-    ],
-    *,
-    name: Annotated[str, typer.Option(help="Name of the bundle.")],
-    classes: Annotated[
-        str | None, typer.Option(help="Names of the classes in order, separated by commas.")
-    ] = None,
+    data_dir: DataDir = DATA_DIR,
     data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of pictures by class, on which the bundle is scored and its poses are "
-            "analysed. Without --classes, the subfolders name the classes."
-        ),
+        Path | None, typer.Option(help="The folder of pictures that the network was trained on.")
     ] = None,
-    skip_unreadable: SkipUnreadable = False,
-    decoder: Annotated[
-        Path | None,
-        typer.Option(help="ONNX file of the decoder, which maps poses and classes to images."),
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(min=1, help="Height and width of a module's images.")
-    ] = None,
-    channels: Annotated[int, typer.Option(min=1, help="Channels of a module's images.")] = 1,
-    preprocess: Annotated[
-        str, typer.Option(help="How images are fitted: crop, stretch or digit (light strokes).")
-    ] = "crop",
-    presence: Annotated[
-        str, typer.Option(help="What the first output is: length, activation or probability.")
-    ] = "length",
-    logits: Annotated[
-        bool, typer.Option("--logits", help="The first output is logits; a softmax is added.")
-    ] = False,
-    bundles: Annotated[Path, typer.Option(help="Folder to write the bundle to.")] = Path("bundles"),
-    replace: Replace = False,
-) -> None:
-    """Write the bundle of a network that was trained elsewhere, after checking its answers."""
-    from training.foreign import read_foreign  # noqa: PLC0415  training itself needs no onnx
-    from training.imports import (  # noqa: PLC0415  as above
-        Words,
-        analyse_on,
-        class_folders,
-        import_network,
-    )
-
-    if not (classes or data):
-        raise typer.BadParameter("give --classes, or --data with a folder for each class")
-    names = classes.split(",") if classes else class_folders(data or Path())
-    words = Words(
-        name=name,
-        class_names=[one.strip() for one in names],
-        preprocess=cast("PreprocessRule", preprocess),
-        presence=cast("PresenceKind", presence),
-        logits=logits,
-        source=Path(source.rpartition(":")[0] or source).name,
-    )
-    shape = (channels, size, size) if size else None
-    bundle = import_network(
-        read_foreign(source, decoder=decoder, image_shape=shape, logits=logits),
-        words,
-        bundles,
-        replace_other=replace,
-    )
-    if data:
-        bundle, sentence = analyse_on(bundle, data, skip_unreadable=skip_unreadable)
-        console.print(sentence, markup=False)
-    console.print(f"wrote {bundle.path}", highlight=False, markup=False, soft_wrap=True)
-    folder = shlex.quote(str(bundle.path.parent))
-    console.print(
-        f"next: CAPSNET_BUNDLES={folder} python -m service", highlight=False, markup=False
-    )
-
-
-@app.command()
-def evaluate(
-    bundle: BundleName,
-    *,
-    data_dir: DataDir = _DATA,
-    data: TestFolder = None,
-    skip_unreadable: SkipUnreadable = False,
-    validation: Annotated[
-        bool,
-        typer.Option(
-            "--validation",
-            help="Score held-out training images instead; --data names their folder.",
-        ),
-    ] = False,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="HTML file to write; with --data, report.html by default."),
-    ] = None,
-    pairs: Annotated[
-        int,
-        typer.Option(min=PUBLISHED_PAIRS, help="For networks for pairs: test pairs at each shift."),
-    ] = TEST_PAIRS,
-) -> None:
-    """Score a bundle on the test split, record that it was read, and print the scores.
-
-    With --data, score a folder of pictures that training never saw, and write a report.
-    """
-    from model.runtime import Runtime  # noqa: PLC0415  training itself needs no onnx
-    from training.evaluate import ScoredSplit, score_folder  # noqa: PLC0415  as above
-    from training.evaluate import evaluate as score  # noqa: PLC0415  as above
-
-    opened = open_bundle(bundle)
-    split: ScoredSplit = "validation" if validation else "test"
-    if "imported" in opened.manifest.training:
-        if data is None:
-            raise typer.BadParameter("an imported network needs --data, a folder to score")
-        scores = score_folder(Runtime(opened), data, skip_unreadable=skip_unreadable)
-    else:
-        scores = score(
-            opened,
-            data_dir,
-            split=split,
-            folder=data,
-            skip_unreadable=skip_unreadable,
-            pairs=pairs,
-        )
-    console.print(f"{opened.manifest.name}: {scores.headline()}")
-    console.print(scores.table)
-    for notice in scores.answers.notices if scores.answers else ():
-        console.print(notice, markup=False)
-    target = report or (Path("report.html") if data and not validation else None)
-    if target and scores.answers:
-        from training.report import write_report  # noqa: PLC0415  as above
-
-        write_report(Runtime(opened), scores, target)
-        console.print(f"wrote {target}")
-
-
-@app.command()
-def analyse(
-    bundle: BundleName,
-    *,
-    data_dir: DataDir = _DATA,
-    data: DataFolder = None,
     skip_unreadable: SkipUnreadable = False,
     neighbours: Annotated[
         bool,
@@ -446,28 +218,21 @@ def analyse(
 
     `export` does this too.
     """
-    from training.analysis.bundle import analyse as analyse_bundle  # noqa: PLC0415  as above
-    from training.analysis.bundle import analyse_factors  # noqa: PLC0415  as above
-    from training.card import write_card  # noqa: PLC0415  as above
-
     opened = open_bundle(bundle)
     if factors is not None:
         with_factors, sentences = analyse_factors(opened, factors, folder=data)
         if "imported" not in opened.manifest.training:
             write_card(with_factors)
         for sentence in sentences:
-            console.print(sentence, markup=False)
+            console.print(sentence)
     elif "imported" in opened.manifest.training:
-        from training.imports import analyse_on  # noqa: PLC0415  as above
-
         if data is None:
             raise typer.BadParameter(
                 "an imported network needs --data, a folder of pictures like those of its training"
             )
-        _, sentence = analyse_on(opened, data, skip_unreadable=skip_unreadable)
-        console.print(sentence, markup=False)
+        console.print(analyse_on(opened, data, skip_unreadable=skip_unreadable)[1])
     else:
-        analyse_bundle(opened, data_dir, folder=data, own_images=neighbours)
+        analyse(opened, data_dir, folder=data, own_images=neighbours)
     console.print(f"wrote {opened.path}")
 
 
@@ -475,7 +240,7 @@ def analyse(
 def download(
     dataset: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")],
     *,
-    data_dir: DataDir = _DATA,
+    data_dir: DataDir = DATA_DIR,
 ) -> None:
     """Fetch a data set and check it."""
     if dataset not in DATASETS:
@@ -484,21 +249,6 @@ def download(
         str(len(load(DATASETS[dataset], split, data_dir).labels)) for split in ("train", "test")
     ]
     console.print(f"{dataset}: {' + '.join(counts)} images")
-
-
-def typed_command(words: Sequence[str]) -> str:
-    """The command as it was typed, for a card that others may read.
-
-    Absolute paths may tell whose machine it was. Those near the current folder are written from
-    there, so that the command still runs in it; of others only the last part is kept.
-    """
-
-    def without_machine(path: re.Match[str]) -> str:
-        relative = os.path.relpath(path[0])
-        return Path(path[0]).name if relative.startswith("../../..") else relative
-
-    named = [re.sub(r"(?:^|(?<==))/.*", without_machine, word) for word in words]
-    return printable(shlex.join(["python", "-m", "training", *named]))
 
 
 def main() -> None:
@@ -631,26 +381,6 @@ def conclude(trainer: Trainer, class_names: Sequence[str] = ()) -> Iterator[str]
         pretrained=bool(trainer.plan.recipe.pretrained),
         confused=most_confused(validation.labels, presence, class_names),
     )
-
-
-def conclude_export(bundle: Bundle) -> Iterator[str]:
-    """Yield the lines that end an export: the bundle's path, its score and the next command."""
-    from training.card import describe_error  # noqa: PLC0415  training itself needs no onnx
-
-    manifest, path = bundle.manifest, bundle.path
-    runs = runs_of(manifest.training)
-    scored = not {"test_errors", "validation_errors"}.isdisjoint(manifest.metrics)
-    yield f"wrote {path}"
-    if scored:
-        yield f"error: {describe_error(manifest)}"
-    if scored or (runs[-1].dataset not in DATASETS and not unseen_by(runs)):
-        bundles = f"CAPSNET_BUNDLES={shlex.quote(str(path.parent))}"
-        yield f"next: {bundles} CAPSNET_DEFAULT_MODEL={manifest.name} python -m service"
-    else:
-        option = " --validation" if unseen_by(runs) else ""
-        if "pictures" in manifest.training:
-            option += " --data FOLDER"
-        yield f"next: python -m training evaluate {shlex.quote(str(path))}{option}"
 
 
 if __name__ == "__main__":

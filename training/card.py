@@ -22,24 +22,6 @@ CURVES, WRONG, SWEEP = "curves.png", "wrong.png", "sweep.png"
 CONFIDENCE, EXPLAINED, HEALTH = "confidence.png", "explained.png", "health.png"
 _PAGES = Path("../../../docs/explanation")
 """Where the cards of shipped bundles find the definitions of what they measure."""
-_LIMITS = {
-    "digits": "Trained on digits of US census clerks and students, centred and free of clutter.",
-    "pairs": "Trained on two overlapping digits of different classes. It has seen neither single "
-    "digits, nor three, nor twice the same one, and finds two in whatever it is shown: a capsule "
-    "may be present for strokes of another digit. `/segment` with `count=auto` leaves out those "
-    "that are short or explain little of the image beyond longer ones.",
-    "clothes": "Trained on small pictures of single pieces of clothing from a shop, light on a "
-    "dark background, upright, filling their square. Other pictures are scaled whole.",
-    "assemblies": "Trained on rendered objects: four parts, joined in five ways, light on black, "
-    "each filling the image, seen from above. Other objects, backgrounds and sizes are new to it.",
-    "pictures": "Trained on pictures of one folder, cropped to the middle and scaled. What they "
-    "have in common beside their classes, such as their background, light or camera, it may rely "
-    "on.",
-}
-_ANY = (
-    "It answers every picture with one of its {classes} classes, also where there is none: look at "
-    "the presence before you believe the label."
-)
 
 
 def write_card(bundle: Bundle) -> None:
@@ -48,15 +30,16 @@ def write_card(bundle: Bundle) -> None:
     Sections without content, and figures that are not in the folder, are left out.
     """
     manifest, recipe = bundle.manifest, recipe_of(bundle)
-    training = manifest.training
-    runs = runs_of(training)
+    training, runs = manifest.training, runs_of(manifest.training)
     seen, different = images_of(runs)
     encoder, decoder = _count_parameters(bundle)
+    published, shown = DATASETS.get(manifest.dataset), manifest.neighbours
+    class_counts = training.get("pictures", {}).get("class_counts", ())
     text = render(
         "card.md",
         manifest=manifest,
         training={"pictures": None, "test_reads": (), **training},
-        metrics={**dict.fromkeys(("mirrored", "recalls", "shifts")), **manifest.metrics},
+        metrics={**dict.fromkeys(("recalls", "shifts")), **manifest.metrics},
         family=FAMILIES[manifest.family],
         recipe=recipe,
         run=runs[-1],
@@ -74,16 +57,15 @@ def write_card(bundle: Bundle) -> None:
         weights_mb=(bundle.path / WEIGHTS).stat().st_size / 1e6,
         error=describe_error(manifest),
         for_pairs=manifest.mask_threshold is not None,
-        dataset=DATASETS.get(manifest.neighbours.source) if manifest.neighbours else None,
-        limits=_limits(manifest),
-        class_counts=dict(
-            zip(manifest.class_names, _class_counts(manifest), strict=False),
-        ),
+        dataset=DATASETS.get(shown.source) if shown else None,
+        kind=published.kind if published else "pictures",
+        class_counts=dict(zip(manifest.class_names, class_counts, strict=False)),
         link=lambda words, target: _link(bundle, words, target),
-        **_confidence(manifest),
         directions=_directions(manifest),
         limits_of_directions=directions,
-        **_figures(bundle),
+        figures={path.name for path in bundle.path.glob("*.png")},
+        max_wrong=MAX_WRONG,
+        **_confidence(manifest),
     )
     (bundle.path / CARD).write_text(text)
 
@@ -91,7 +73,6 @@ def write_card(bundle: Bundle) -> None:
 def describe_error(manifest: Manifest) -> str:
     """The error on the split that was scored, with its interval, or that there is none."""
     metrics, runs = manifest.metrics, runs_of(manifest.training)
-    dataset, held_out_count = runs[-1].dataset, unseen_by(runs)
     for split, name in (("test", "test"), ("validation", "held-out")):
         if f"{split}_errors" in metrics:
             errors, images = metrics[f"{split}_errors"], metrics[f"{split}_images"]
@@ -100,7 +81,7 @@ def describe_error(manifest: Manifest) -> str:
                 f"{100 * errors / images:.2f} % of {images:,} {name} images "
                 f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong)"
             )
-    if dataset not in DATASETS and not held_out_count:
+    if runs[-1].dataset not in DATASETS and not unseen_by(runs):
         return "not measured: trained on all pictures of the folder"
     return "not measured yet: `python -m training evaluate`"
 
@@ -109,15 +90,9 @@ def _count_parameters(bundle: Bundle) -> tuple[int, int]:
     """The numbers of weights in the encoder and in the decoder."""
     with torch.device("meta"):
         network = build(recipe_of(bundle).network)
-    total, decoder = (
-        sum(weight.numel() for name, weight in network.named_parameters() if name.startswith(part))
-        for part in ("", "decoder.")
-    )
-    return total - decoder, decoder
-
-
-def _class_counts(manifest: Manifest) -> tuple[int, ...]:
-    return tuple(manifest.training.get("pictures", {}).get("class_counts", ()))
+    sizes = {name: weight.numel() for name, weight in network.named_parameters()}
+    decoder = sum(size for name, size in sizes.items() if name.startswith("decoder."))
+    return sum(sizes.values()) - decoder, decoder
 
 
 def _confidence(manifest: Manifest) -> dict[str, Any]:
@@ -146,15 +121,18 @@ def _widths(count: int) -> dict[float, str]:
 
 
 def _directions(manifest: Manifest) -> list[dict[str, Any]]:
-    """A row for each direction, over all classes that have it."""
+    """A row for each direction, with the means over all classes that have it."""
     rows = []
     for name in dict.fromkeys(one.name for one in manifest.directions):
         found = [one for one in manifest.directions if one.name == name]
-        numbers = []
-        for one in found:
-            quality, reading = one.quality, one.reading
-            measured = (quality.got, quality.spread, quality.same_way)
-            numbers.append((*measured, reading.r2, reading.mean_error, one.share or 0))
+        numbers = [
+            {
+                **{key: getattr(one.quality, key) for key in ("got", "spread", "same_way")},
+                **{key: getattr(one.reading, key) for key in ("r2", "mean_error")},
+                "share": one.share or 0,
+            }
+            for one in found
+        ]
         rows.append(
             {
                 "name": name,
@@ -162,39 +140,10 @@ def _directions(manifest: Manifest) -> list[dict[str, Any]]:
                 "classes": len(found),
                 "offered": sum(one.offered for one in found),
                 "largest_other": max(one.quality.largest_other for one in found),
-                **dict(
-                    zip(
-                        ("got", "spread", "same_way", "r2", "mean_error", "share"),
-                        np.mean(numbers, axis=0).tolist(),
-                        strict=True,
-                    )
-                ),
+                **{key: float(np.mean([row[key] for row in numbers])) for key in numbers[0]},
             }
         )
     return rows
-
-
-def _figures(bundle: Bundle) -> dict[str, Any]:
-    """The names of all figures, and which of them the bundle has."""
-    return {
-        "figures": {path.name for path in bundle.path.glob("*.png")},
-        "max_wrong": MAX_WRONG,
-        "curves": CURVES,
-        "wrong": WRONG,
-        "sweep": SWEEP,
-        "confidence_figure": CONFIDENCE,
-        "explained_figure": EXPLAINED,
-        "health_figure": HEALTH,
-    }
-
-
-def _limits(manifest: Manifest) -> str:
-    if manifest.mask_threshold is not None:
-        return _LIMITS["pairs"]
-    dataset = DATASETS.get(manifest.dataset)
-    kind = dataset.kind if dataset else "pictures"
-    known = _LIMITS.get(kind, f"Trained on {kind} of {manifest.dataset}, at the same size.")
-    return f"{known} {_ANY.format(classes=manifest.num_classes)}"
 
 
 def _link(bundle: Bundle, words: str, target: str) -> Markup:

@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
 from model.bundle import Bundle, Manifest
-from model.bundle.confidence import Confidence
-from model.bundle.explained import Explained
-from model.bundle.novelty import NoveltyRule
 from model.outputs import Encoding
 from model.preprocess import Floats
 from model.runtime import Runtime
@@ -44,6 +40,7 @@ from training.random_sample import objects_of, split_rows, take
 from training.recipes import recipe_of
 from training.reliability import measure_images
 from training.statistics import interval, mean_interval
+from training.threads import open_runtime
 from training.training_data import FolderSplit, TrainingData, load_again
 from training.unseen import load_unseen
 
@@ -63,18 +60,6 @@ class Answers(NamedTuple):
     """The file of each picture, where it has one."""
     notices: tuple[str, ...] = ()
     """What was left out, and why."""
-
-
-class Calibration(NamedTuple):
-    """What a test split says of a network's confidence and novelty."""
-
-    confidence: Confidence | None
-    novelty: NoveltyRule | None
-    measures: Mapping[str, Mapping[str, Any]]
-    """How far probabilities and sets of labels hold, by kind of images: see
-    `training.reliability`."""
-    protocol: str
-    """What the images of the test split were used for, besides the error."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +84,12 @@ class Scores:
     """The recall of each class, the lowest first; none of pairs."""
     answers: Answers | None = None
     """The images and their answers; None of pairs."""
-    calibration: Calibration | None = None
-    """None of pairs, and where no test split was read."""
-    explained: Explained | None = None
-    """What poses explain of test images."""
+    confidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """How far probabilities and sets of labels hold, by kind of images: see
+    `training.reliability`."""
+    entries: Mapping[str, Any] = field(default_factory=dict)
+    """Entries of the manifest that were measured on a test split: `confidence`, `novelty` and
+    `explained`."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the manifest's metrics, with the protocol that gave them."""
@@ -116,7 +103,7 @@ class Scores:
         parts = {
             "shifts": dict(self.shifts),
             "recalls": [list(recall) for recall in self.recalls],
-            "confidence": dict(self.calibration.measures) if self.calibration else {},
+            "confidence": dict(self.confidence),
         }
         return metrics | {name: part for name, part in parts.items() if part}
 
@@ -164,9 +151,8 @@ def evaluate(
         training.provenance.ProvenanceError: the record of test reads is broken.
         OSError: the read cannot be recorded.
     """
-    recipe = recipe_of(bundle)
+    recipe, runtime = recipe_of(bundle), open_runtime(bundle)
     published = DATASETS.get(recipe.dataset)
-    runtime = Runtime(bundle)
     if split == "validation":
         examples, which = _held_out(bundle, data_dir, folder)
     elif folder is not None:
@@ -188,43 +174,11 @@ def evaluate(
     else:
         scores = score_single(runtime, examples, split=split, which=which)
     if split == "test":
-        scores = replace(scores, explained=_explain(bundle, examples, data_dir))
-        if scores.answers:
-            calibration = calibrate(runtime, scores.answers, data_dir)
-            protocol = scores.protocol + calibration.protocol
-            scores = replace(scores, calibration=calibration, protocol=protocol)
+        scores = _measure_entries(runtime, scores, examples, data_dir)
         _record(bundle, scores)
     if split == "test" or published is None:
         _keep(bundle, scores)
     return scores
-
-
-def _held_out(bundle: Bundle, data_dir: Path, folder: Path | None) -> tuple[Examples, str]:
-    """The held-out training images, and what they are.
-
-    Raises:
-        DatasetError: there are none.
-    """
-    runs = runs_of(bundle.manifest.training)
-    if not unseen_by(runs):
-        raise DatasetError(
-            f"{bundle.manifest.name} was trained on all training images (--final): none is held "
-            "out, and errors on training images say nothing about new images"
-        )
-    examples = validation_examples(bundle, data_dir, folder=folder)
-    which = f"{len(examples.labels):,} held-out training images, which were not trained on"
-    if runs[-1].kept_step:
-        which += f", but chose the weights of step {runs[-1].kept_step:,}"
-    return examples, which
-
-
-def validation_examples(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Examples:
-    """The training images that `train` holds out, unless all are trained on (`--final`).
-
-    Raises:
-        DatasetError: see `training_data_of`.
-    """
-    return training_data_of(bundle, data_dir, folder=folder).validation
 
 
 def training_data_of(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> TrainingData:
@@ -270,6 +224,25 @@ def score_folder(runtime: Runtime, folder: Path, *, skip_unreadable: bool = Fals
     return replace(scores, answers=answers)
 
 
+def _held_out(bundle: Bundle, data_dir: Path, folder: Path | None) -> tuple[Examples, str]:
+    """The held-out training images, and what they are.
+
+    Raises:
+        DatasetError: there are none.
+    """
+    runs = runs_of(bundle.manifest.training)
+    if not unseen_by(runs):
+        raise DatasetError(
+            f"{bundle.manifest.name} was trained on all training images (--final): none is held "
+            "out, and errors on training images say nothing about new images"
+        )
+    examples = training_data_of(bundle, data_dir, folder=folder).validation
+    which = f"{len(examples.labels):,} held-out training images, which were not trained on"
+    if runs[-1].kept_step:
+        which += f", but chose the weights of step {runs[-1].kept_step:,}"
+    return examples, which
+
+
 def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, which: str) -> Scores:
     """Answer every image once, with the most present class.
 
@@ -301,19 +274,32 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
     )
 
 
-def calibrate(runtime: Runtime, answers: Answers, data_dir: Path) -> Calibration:
+def _measure_entries(
+    runtime: Runtime, scores: Scores, examples: Examples, data_dir: Path
+) -> Scores:
+    """Measure on a test split what poses explain, and confidence and novelty of single images."""
+    bundle, entries = runtime.bundle, dict[str, Any]()
+    if "decode" in bundle.manifest.offers:
+        training = load(DATASETS[recipe_of(bundle).dataset], "train", data_dir)
+        splits, figure = Splits(training, examples), bundle.path / EXPLAINED
+        entries["explained"] = measure_explained(
+            bundle, splits, described="of the test images", figure=figure
+        )
+    scores = replace(scores, entries=entries)
+    return calibrate(runtime, scores, scores.answers, data_dir) if scores.answers else scores
+
+
+def calibrate(runtime: Runtime, scores: Scores, answers: Answers, data_dir: Path) -> Scores:
     """Measure confidence and novelty on a test split, and on images of other kinds.
 
     A network that learnt all training images has no other images to calibrate its confidence and
     its novelty threshold: one random half of the test split does that, and is not measured. Too few
     images, or objects, calibrate nothing: then there is no confidence.
     """
-    manifest = runtime.bundle.manifest
-    labels = answers.examples.labels
+    manifest, (images, labels) = runtime.bundle.manifest, answers.examples
     tested = Answered(answers.presence, labels, objects_of(manifest.dataset, len(labels)))
     outside, confidence, rule = np.arange(len(labels)), manifest.confidence, manifest.novelty
-    images, protocol = answers.examples.images, ""
-    encoding = Encoding(answers.presence, answers.poses)
+    encoding, protocol = Encoding(answers.presence, answers.poses), scores.protocol
     ranks = score_novelty(runtime, images, rule, encoding) if rule else None
     if not unseen_by(runs_of(manifest.training)):
         fitted, outside = split_rows(labels, seed=_SEED, objects=tested.objects)
@@ -322,10 +308,9 @@ def calibrate(runtime: Runtime, answers: Answers, data_dir: Path) -> Calibration
         if rule and ranks is not None:
             threshold = find_threshold(ranks[fitted])
             rule = replace(rule, threshold=threshold, threshold_images=described)
-        protocol = f"; {described}, calibrate confidence and novelty"
-    measures = {}
-    counted = f"{len(outside):,} test images"
-    others = draw_others(manifest, data_dir)
+        protocol += f"; {described}, calibrate confidence and novelty"
+    counted, others = f"{len(outside):,} test images", draw_others(manifest, data_dir)
+    measures, entries = dict[str, Mapping[str, Any]](), dict(scores.entries)
     if confidence:
         measured = tested.at(outside)
         measures[counted] = measure_images(confidence, measured.presence, measured.labels)
@@ -333,23 +318,12 @@ def calibrate(runtime: Runtime, answers: Answers, data_dir: Path) -> Calibration
         for kind, (pictures, shown) in {**changed, **others}.items():
             presence = encode(runtime, pictures).presence
             measures[kind] = measure_images(confidence, presence, shown)
+        entries["confidence"] = confidence
     if rule and ranks is not None:
-        rule = replace(rule, test_novel_percent=_percent(ranks[outside] < rule.threshold))
-        rule = compare_kinds(runtime, rule, others, ranks[outside], counted)
-    return Calibration(confidence, rule, measures, protocol)
-
-
-def _percent(chosen: NDArray[np.bool_]) -> float:
-    return round(100 * float(chosen.mean()), 2)
-
-
-def _explain(bundle: Bundle, examples: Examples, data_dir: Path) -> Explained | None:
-    """What poses explain of test images, next to PCA; None where there is no decoder."""
-    if "decode" not in bundle.manifest.offers:
-        return None
-    training = load(DATASETS[recipe_of(bundle).dataset], "train", data_dir)
-    splits, figure = Splits(training, examples), bundle.path / EXPLAINED
-    return measure_explained(bundle, splits, described="of the test images", figure=figure)
+        novel_percent = round(100 * float((ranks[outside] < rule.threshold).mean()), 2)
+        rule = replace(rule, test_novel_percent=novel_percent)
+        entries["novelty"] = compare_kinds(runtime, rule, others, ranks[outside], counted)
+    return replace(scores, confidence=measures, entries=entries, protocol=protocol)
 
 
 def _record(bundle: Bundle, scores: Scores) -> None:
@@ -369,26 +343,18 @@ def _record(bundle: Bundle, scores: Scores) -> None:
 
 def _keep(bundle: Bundle, scores: Scores) -> None:
     """Write scores into manifest and card, and draw the figures."""
-    found = scores.calibration
 
     def add(manifest: Manifest) -> Manifest:
+        training = dict(manifest.training)
         if scores.split == "test":
-            reads = reads_of(bundle.path.parent, runs_of(manifest.training))
-            training = {**manifest.training, "test_reads": [asdict(read) for read in reads]}
-            manifest = replace(manifest, training=training)
-        if found and manifest.confidence == bundle.manifest.confidence:
-            manifest = replace(manifest, confidence=found.confidence)
-        if found and manifest.novelty == bundle.manifest.novelty:
-            manifest = replace(manifest, novelty=found.novelty)
-        # Networks that differ in their seed are not scored here: their mean stays.
-        seeds = {key: value for key, value in manifest.metrics.items() if key == "seeds"}
-        explained = scores.explained or manifest.explained
-        return replace(manifest, metrics=scores.metrics() | seeds, explained=explained)
+            reads = reads_of(bundle.path.parent, runs_of(training))
+            training["test_reads"] = [asdict(read) for read in reads]
+        return replace(manifest, training=training, metrics=scores.metrics(), **scores.entries)
 
-    for name in (WRONG, *((CONFIDENCE,) if found else ())):
+    for name in (WRONG, *((CONFIDENCE,) if scores.split == "test" else ())):
         (bundle.path / name).unlink(missing_ok=True)
     if len(scores.wrong.images):
         draw_wrong(scores.wrong, bundle.manifest.class_names, bundle.path / WRONG)
-    if found and found.measures:
-        draw_confidence(found.measures, bundle.path / CONFIDENCE, title=bundle.manifest.name)
+    if scores.confidence:
+        draw_confidence(scores.confidence, bundle.path / CONFIDENCE, title=bundle.manifest.name)
     write_card(update_manifest(bundle, add))

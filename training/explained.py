@@ -24,6 +24,7 @@ from training.data.pairs import fixed_pairs
 from training.figures import make_axes, save, show
 from training.random_sample import draw_rows, objects_of, take
 from training.recipes import recipe_of
+from training.threads import open_runtime
 from training.training_data import TrainingData
 
 COUNT = 3000
@@ -101,7 +102,7 @@ def measure_explained(
     fitted = show_objects(bundle, data.training, FITTED)
     shown = show_objects(bundle, data.validation, COUNT)
     train, test = (_flat(scale(part.objects)) for part in (fitted, shown))
-    answered, decoded = reconstruct(Runtime(bundle), shown)
+    answered, decoded = reconstruct(open_runtime(bundle), shown)
     sizes = sorted({*COMPONENTS, dim})
     components = ClassComponents(train, fitted.labels.ravel(), max(sizes))
     mean = train.mean(axis=0)

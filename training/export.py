@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,10 +11,11 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+import typer
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,16 +29,19 @@ from model.runtime import Runtime
 from model.runtime.cpu import open_session
 from training.analysis.bundle import analyse
 from training.answers import Labelled, answer, is_wrong, measure_presence
-from training.card import CURVES
+from training.card import CURVES, describe_error
+from training.command import DATA_DIR, DataDir, Replace, app, console
+from training.data.datasets import DATASETS
 from training.data.pairs import validation_pairs
 from training.evaluate import evaluate, seen_or_not
 from training.figures import draw_curves
 from training.graphs import OPSET, ExportError, fold_norms, round_weights, write_graphs
 from training.metrics import METRICS
-from training.provenance import reads_of, refuse_other, unseen_by
+from training.provenance import reads_of, refuse_other, runs_of, unseen_by
 from training.random_sample import draw_rows, take
 from training.samples import write_samples
 from training.state import CHECKPOINT, Checkpoint
+from training.threads import choose_threads
 from training.training_data import load_again
 
 PARITY_BATCHES = (1, 2, 7, 32)
@@ -48,6 +53,44 @@ HALF_IMAGES = 200
 HALF_TOLERANCE = 1e-2
 """The largest difference in presence of the float16 graph from the network in float16."""
 _CPU = torch.device("cpu")
+
+
+@app.command()
+def export(
+    run_dir: Annotated[Path, typer.Argument(help="A run of `train`.")],
+    *,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the bundle; by default the recipe's name.")
+    ] = None,
+    bundles: Annotated[Path, typer.Option(help="Folder to write the bundle to.")] = Path(
+        "model/bundles"
+    ),
+    replace: Replace = False,
+    data_dir: DataDir = DATA_DIR,
+) -> None:
+    """Check that the bundle of a run computes what its network computes, and write it."""
+    choose_threads()
+    bundle = publish(run_dir, bundles, name=name, data_dir=data_dir, replace_other=replace)
+    for line in conclude_export(bundle):
+        console.print(line)
+
+
+def conclude_export(bundle: Bundle) -> Iterator[str]:
+    """Yield the lines that end an export: the bundle's path, its score and the next command."""
+    manifest, path = bundle.manifest, bundle.path
+    runs = runs_of(manifest.training)
+    scored = not {"test_errors", "validation_errors"}.isdisjoint(manifest.metrics)
+    yield f"wrote {path}"
+    if scored:
+        yield f"error: {describe_error(manifest)}"
+    if scored or (runs[-1].dataset not in DATASETS and not unseen_by(runs)):
+        bundles = f"CAPSNET_BUNDLES={shlex.quote(str(path.parent))}"
+        yield f"next: {bundles} CAPSNET_DEFAULT_MODEL={manifest.name} python -m service"
+    else:
+        option = " --validation" if unseen_by(runs) else ""
+        if "pictures" in manifest.training:
+            option += " --data FOLDER"
+        yield f"next: python -m training evaluate {shlex.quote(str(path))}{option}"
 
 
 def publish(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import onnx
 import torch
 from google.protobuf.message import DecodeError
-from onnx import external_data_helper, numpy_helper
+from onnx import numpy_helper
 from torch import Tensor, nn
 
-from model.bundle.bounded import open_file
 from model.preprocess import Floats
 from model.runtime.cpu import open_session
 from training.graphs import ExportError, to_onnx
@@ -21,20 +20,13 @@ from training.python_file import PythonFileError, run_file
 _OLDEST_OPSET = 13
 """From this operator set on, `Softmax` is of one axis."""
 _UNREADABLE = (
-    DecodeError,
-    KeyError,
-    MemoryError,
-    OSError,
-    OverflowError,
-    TypeError,
-    ValueError,
-    onnx.checker.ValidationError,
+    *(DecodeError, onnx.checker.ValidationError),
+    *(KeyError, MemoryError, OSError, OverflowError, TypeError, ValueError),
 )
 """What onnx and numpy raise for files that are broken or something else."""
 
 
-@dataclass(frozen=True)
-class Foreign:
+class Foreign(NamedTuple):
     """A network that was trained elsewhere, as graphs."""
 
     encoder: onnx.ModelProto
@@ -69,7 +61,6 @@ def read_foreign(
         if image_shape is None:
             raise ExportError("a module does not say the size of its images: give --size")
         return _trace(_load_module(Path(file), name), image_shape, logits=logits)
-    encoder, drawer = _read_onnx(Path(source)), _read_onnx(decoder) if decoder else None
 
     def answer(images: Floats) -> list[Floats]:
         session = open_session(Path(source))
@@ -77,7 +68,7 @@ def read_foreign(
         outputs: list[Floats] = session.run(None, {entry.name: images})
         return outputs
 
-    return Foreign(encoder, drawer, answer)
+    return Foreign(_read_onnx(Path(source)), _read_onnx(decoder) if decoder else None, answer)
 
 
 def _load_module(file: Path, name: str) -> nn.Module:
@@ -85,11 +76,9 @@ def _load_module(file: Path, name: str) -> nn.Module:
         found = getattr(run_file(file), name, None)
     except PythonFileError as error:
         raise ExportError(str(error)) from None
-    if found is None:
-        raise ExportError(f"{file} has no {name!r}")
-    module = found if isinstance(found, nn.Module) else found()
+    module = found() if callable(found) and not isinstance(found, nn.Module) else found
     if not isinstance(module, nn.Module):
-        raise ExportError(f"{name} of {file} is no torch.nn.Module and returns none")
+        raise ExportError(f"{file} has no {name!r} that is a torch.nn.Module or returns one")
     return module.cpu().float().eval()
 
 
@@ -102,7 +91,6 @@ class _Encoder(nn.Module):
         self.outputs = 1 + isinstance(getattr(network, "decoder", None), nn.Module)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Images (N, C, H, W) to presence (N, K) and, perhaps, poses (N, K, D)."""
         outputs = self.network(images)
         return (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)[: self.outputs]
 
@@ -130,16 +118,14 @@ def _trace(network: nn.Module, image_shape: tuple[int, int, int], *, logits: boo
 
 
 def _read_onnx(path: Path) -> onnx.ModelProto:
-    """Read a graph, and the weights that it has in files of its own.
+    """Read a graph, and the weights that it has in files of their own.
 
-    Raises:
-        ExportError: it is no ONNX file, or names another file than `NAME.data` for its weights.
+    onnx refuses weights outside the folder of the graph, links to others, and what is no file.
     """
+    if not path.is_file():
+        raise ExportError(f"{path} cannot be read as an ONNX file: there is no such file")
     try:
-        with open_file(path) as file:
-            graph = onnx.load_model_from_string(file.read())
-        _check_external(graph, path)
-        external_data_helper.load_external_data_for_model(graph, str(path.parent))
+        graph = onnx.load(path)
         onnx.checker.check_model(graph)
         for weight in graph.graph.initializer:
             numpy_helper.to_array(weight)
@@ -148,16 +134,3 @@ def _read_onnx(path: Path) -> onnx.ModelProto:
     if (opset := graph.opset_import[0].version) < _OLDEST_OPSET:
         raise ExportError(f"{path} has opset {opset}: export it with {_OLDEST_OPSET} or later")
     return graph
-
-
-def _check_external(graph: onnx.ModelProto, path: Path) -> None:
-    """Refuse weights in a file whose name does not say that it is the model's."""
-    allowed = {f"{path.name}.data", f"{path.stem}.data", f"{path.name}_data"}
-    for tensor in external_data_helper._get_all_tensors(graph):  # noqa: SLF001  has no public name
-        if external_data_helper.uses_external_data(tensor):
-            location = external_data_helper.ExternalDataInfo(tensor).location
-            if location not in allowed:
-                raise ValueError(
-                    f"its weights are in {location!r}; export them to {path.name}.data"
-                )
-            open_file(path.parent / location).close()

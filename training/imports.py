@@ -8,13 +8,15 @@ view except for those of routing.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import onnx
+import typer
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 from safetensors.numpy import save
 
@@ -25,12 +27,14 @@ from model.preprocess import Floats
 from model.runtime import Runtime
 from model.runtime.cpu import open_session
 from training.analysis.bundle import analyse_imported
+from training.command import Replace, SkipUnreadable, app, console
 from training.data.pictures import find_pictures
 from training.evaluate import score_single
 from training.export import replacing_folder
-from training.foreign import Foreign
+from training.foreign import Foreign, read_foreign
 from training.graphs import ExportError, tensor_places
 from training.provenance import refuse_other
+from training.threads import open_runtime
 from training.unseen import load_unseen
 
 FAMILY = "imported"
@@ -53,6 +57,70 @@ class Words:
     """Whether the first output is logits, which a softmax turns into probabilities."""
     source: str = ""
     """The file that was imported."""
+
+
+@app.command("import")
+def import_(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="An ONNX file that maps images to presence, and perhaps to poses; or "
+            "FILE.py:NAME of a torch.nn.Module, or of a function that returns one."
+        ),
+    ],
+    *,
+    name: Annotated[str, typer.Option(help="Name of the bundle.")],
+    classes: Annotated[
+        str | None, typer.Option(help="Names of the classes in order, separated by commas.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of pictures by class, on which the bundle is scored and its poses are "
+            "analysed. Without --classes, the subfolders name the classes."
+        ),
+    ] = None,
+    skip_unreadable: SkipUnreadable = False,
+    decoder: Annotated[
+        Path | None,
+        typer.Option(help="ONNX file of the decoder, which maps poses and classes to images."),
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Height and width of a module's images.")
+    ] = None,
+    channels: Annotated[int, typer.Option(min=1, help="Channels of a module's images.")] = 1,
+    preprocess: Annotated[
+        str, typer.Option(help="How images are fitted: crop, stretch or digit (light strokes).")
+    ] = "crop",
+    presence: Annotated[
+        str, typer.Option(help="What the first output is: length, activation or probability.")
+    ] = "length",
+    logits: Annotated[
+        bool, typer.Option("--logits", help="The first output is logits; a softmax is added.")
+    ] = False,
+    bundles: Annotated[Path, typer.Option(help="Folder to write the bundle to.")] = Path("bundles"),
+    replace: Replace = False,
+) -> None:
+    """Write the bundle of a network that was trained elsewhere, after checking its answers."""
+    if not (classes or data):
+        raise typer.BadParameter("give --classes, or --data with a folder for each class")
+    names = classes.split(",") if classes else find_pictures(data or Path()).classes
+    words = Words(
+        name=name,
+        class_names=[one.strip() for one in names],
+        preprocess=cast("PreprocessRule", preprocess),
+        presence=cast("PresenceKind", presence),
+        logits=logits,
+        source=Path(source.rpartition(":")[0] or source).name,
+    )
+    shape = (channels, size, size) if size else None
+    foreign = read_foreign(source, decoder=decoder, image_shape=shape, logits=logits)
+    bundle = import_network(foreign, words, bundles, replace_other=replace)
+    if data:
+        bundle, sentence = analyse_on(bundle, data, skip_unreadable=skip_unreadable)
+        console.print(sentence)
+    console.print(f"wrote {bundle.path}")
+    console.print(f"next: CAPSNET_BUNDLES={shlex.quote(str(bundles))} python -m service")
 
 
 def import_network(
@@ -80,11 +148,9 @@ def import_network(
         graphs["decoder"] = _complete_decoder(foreign.decoder)
     with replacing_folder(bundles / words.name) as folder:
         _store(graphs, folder)
-        files = (*(f"{role}.onnx" for role in graphs), WEIGHTS)
-        digests = {name: digest(folder / name, folder) for name in files}
         poses = _try(folder / "encoder.onnx", image_shape, words)
         try:
-            manifest = describe(image_shape, poses.shape[2], digests, graphs=graphs, words=words)
+            manifest = _describe(graphs, words, folder, image_shape, class_dim=poses.shape[2])
         except ValueError as error:
             raise ExportError(str(error)) from error
         write_manifest(folder, manifest)
@@ -92,24 +158,41 @@ def import_network(
     return Bundle.open(bundles / words.name)
 
 
-def describe(
-    image_shape: tuple[int, int, int],
-    class_dim: int,
-    digests: Mapping[str, str],
-    *,
-    graphs: Mapping[GraphRole, onnx.ModelProto],
-    words: Words,
-) -> Manifest:
-    """The manifest of an imported network.
+def analyse_on(
+    bundle: Bundle, folder: Path, *, skip_unreadable: bool = False
+) -> tuple[Bundle, str]:
+    """Score a folder of pictures by class and, if the network has poses, analyse them on it.
+
+    Returns:
+        The bundle, and how many pictures are answered wrong, as a sentence.
 
     Raises:
-        ValueError: a word is unknown, or does not suit the images.
+        training.data.source.DatasetError: the folder cannot be read.
     """
+    runtime = open_runtime(bundle)
+    pictures = load_unseen(runtime, folder, skip_unreadable=skip_unreadable)
+    scores = score_single(runtime, pictures.examples, split="validation", which=str(folder))
+    if bundle.manifest.class_dim:
+        bundle = analyse_imported(bundle, pictures.examples, source=f"folder {folder.name}")
+    return bundle, scores.headline()
+
+
+def _describe(
+    graphs: Mapping[GraphRole, onnx.ModelProto],
+    words: Words,
+    folder: Path,
+    image_shape: tuple[int, int, int],
+    *,
+    class_dim: int,
+) -> Manifest:
+    """The manifest; a word that is unknown, or does not suit the images, is a ValueError."""
+    names = {role: f"{role}.onnx" for role in graphs}
+    digests = {name: digest(folder / name, folder) for name in (*names.values(), WEIGHTS)}
     channels, height, width = image_shape
     return Manifest(
         name=words.name,
         version=version_of(digests[WEIGHTS]),
-        sha256=dict(digests),
+        sha256=digests,
         family=FAMILY,
         family_title="a network trained elsewhere",
         dataset=words.name,
@@ -121,7 +204,7 @@ def describe(
         preprocess=words.preprocess,
         presence="probability" if words.logits else words.presence,
         offers=("decode",) if "decoder" in graphs else (),
-        graphs={role: f"{role}.onnx" for role in graphs},
+        graphs=names,
         layers=(),
         opset=graphs["encoder"].opset_import[0].version,
         training={"imported": words.source},
@@ -132,20 +215,12 @@ def _image_shape(encoder: onnx.ModelProto) -> tuple[int, int, int]:
     """The shape (C, H, W) of the encoder's images."""
     images = _inputs(encoder)[0].type.tensor_type
     axes = [axis.dim_value for axis in images.shape.dim]
-    if len(axes) != 4 or images.elem_type != TensorProto.FLOAT or min(axes[1:]) < 1:
+    if len(axes) != 4 or images.elem_type != TensorProto.FLOAT or min(axes[1:]) < 1 or axes[0]:
         raise ExportError(
-            "the encoder takes float32 images (N, C, H, W) of fixed C, H and W; this one takes "
-            f"{_describe(axes)}"
-        )
-    if axes[0]:
-        raise ExportError(
-            f"the encoder takes batches of {axes[0]} alone: export it with a dynamic first axis"
+            "the encoder takes float32 images (N, C, H, W) of fixed C, H and W and with a dynamic "
+            f"first axis; this one takes ({', '.join(str(axis or '?') for axis in axes)})"
         )
     return (axes[1], axes[2], axes[3])
-
-
-def _describe(axes: Sequence[int]) -> str:
-    return f"({', '.join(str(axis or '?') for axis in axes)})"
 
 
 def _inputs(graph: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
@@ -156,11 +231,11 @@ def _inputs(graph: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 def _complete_encoder(foreign: Foreign, *, logits: bool) -> onnx.ModelProto:
     """The encoder with presence for logits, and with poses of no numbers if it has no decoder."""
     first = "logits" if logits else "presence"
-    expected = [first, "poses"] if foreign.decoder else [first]
     encoder = _copy(foreign.encoder)
     body = encoder.graph
-    _check_names("encoder", "inputs", _inputs(encoder), ["images"])
-    _check_names("encoder", "outputs", body.output, expected)
+    _check_names("inputs of the encoder", _inputs(encoder), ["images"])
+    expected = [first, "poses"] if foreign.decoder else [first]
+    _check_names("outputs of the encoder", body.output, expected)
     if logits:
         body.node.append(helper.make_node("Softmax", ["logits"], ["presence"], axis=1))
     if not foreign.decoder:
@@ -182,8 +257,8 @@ def _complete_decoder(graph: onnx.ModelProto) -> onnx.ModelProto:
     if len(_inputs(decoder)) == 1:
         classes = helper.make_tensor_value_info("classes", TensorProto.INT64, ("M",))
         decoder.graph.input.append(classes)
-    _check_names("decoder", "inputs", _inputs(decoder), ["poses", "classes"])
-    _check_names("decoder", "outputs", decoder.graph.output, ["images"])
+    _check_names("inputs of the decoder", _inputs(decoder), ["poses", "classes"])
+    _check_names("outputs of the decoder", decoder.graph.output, ["images"])
     return decoder
 
 
@@ -193,14 +268,12 @@ def _copy(graph: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def _check_names(
-    what: str, kind: str, values: Iterable[onnx.ValueInfoProto], expected: Sequence[str]
-) -> None:
+def _check_names(what: str, values: Iterable[onnx.ValueInfoProto], expected: Sequence[str]) -> None:
     names = [value.name for value in values]
     if names != list(expected):
         raise ExportError(
-            f"the {kind} of the {what} are {', '.join(names)}, not {', '.join(expected)}: "
-            "export it with these names"
+            f"the {what} are {', '.join(names)}, not {', '.join(expected)}: export it with these "
+            "names"
         )
 
 
@@ -211,10 +284,9 @@ def _store(graphs: Mapping[GraphRole, onnx.ModelProto], folder: Path) -> None:
     for role, graph in graphs.items():
         for weight in graph.graph.initializer:
             array = numpy_helper.to_array(weight)
-            name = f"{role}.{weight.name}"
             if array.nbytes >= _STORED_BYTES and array.dtype.kind in "fi":
-                large.append((name, weight))
-                arrays[name] = np.ascontiguousarray(array)
+                large.append((f"{role}.{weight.name}", weight))
+                arrays[large[-1][0]] = np.ascontiguousarray(array)
     content = save(arrays)
     (folder / WEIGHTS).write_bytes(content)
     places = tensor_places(content)
@@ -235,13 +307,11 @@ def _try(encoder: Path, image_shape: tuple[int, int, int], words: Words) -> Floa
     images = _images(image_shape)
     presence, poses = open_session(encoder).run(["presence", "poses"], {"images": images})
     count = len(words.class_names)
-    if presence.shape != (_ROWS, count):
+    if presence.shape != (_ROWS, count) or poses.ndim != 3 or poses.shape[:2] != (_ROWS, count):
         raise ExportError(
-            f"the encoder's presence is {_describe(presence.shape)} for {_ROWS} images and "
-            f"{count} classes"
+            f"for {_ROWS} images and {count} classes, the presence is {presence.shape} and the "
+            f"poses are {poses.shape}"
         )
-    if poses.ndim != 3 or poses.shape[:2] != (_ROWS, count):
-        raise ExportError(f"the poses are {_describe(poses.shape)}, not ({_ROWS}, {count}, D)")
     if not (presence.min() >= 0 and presence.max() <= 1 + _TOLERANCE):  # also of NaN
         raise ExportError(
             f"the presence is between {presence.min():.3g} and {presence.max():.3g}, not in "
@@ -275,8 +345,7 @@ def _compare(foreign: Foreign, runtime: Runtime, *, logits: bool) -> None:
         decoded = runtime.decode(together.poses[:, 0], np.zeros(_ROWS, np.int64))
         if decoded.shape != images.shape or not np.isfinite(decoded).all():
             raise ExportError(
-                f"the decoder's images are {_describe(decoded.shape)}, not finite numbers "
-                f"{_describe(images.shape)}"
+                f"the decoder's images are {decoded.shape}, not finite numbers {images.shape}"
             )
 
 
@@ -284,31 +353,3 @@ def _check_close(what: str, ours: Floats, expected: Floats) -> None:
     difference = float(np.abs(ours - expected).max(initial=0))
     if not difference <= _TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0))):  # or NaN
         raise ExportError(f"{what}: off by {difference:.2e}")
-
-
-def class_folders(folder: Path) -> list[str]:
-    """The names of the classes of a folder of pictures.
-
-    Raises:
-        training.data.source.DatasetError: there are none, or a class has no pictures.
-    """
-    return list(find_pictures(folder).classes)
-
-
-def analyse_on(
-    bundle: Bundle, folder: Path, *, skip_unreadable: bool = False
-) -> tuple[Bundle, str]:
-    """Score a folder of pictures by class and, if the network has poses, analyse them on it.
-
-    Returns:
-        The bundle, and how many pictures are answered wrong, as a sentence.
-
-    Raises:
-        training.data.source.DatasetError: the folder cannot be read.
-    """
-    runtime = Runtime(bundle)
-    pictures = load_unseen(runtime, folder, skip_unreadable=skip_unreadable)
-    scores = score_single(runtime, pictures.examples, split="validation", which=str(folder))
-    if bundle.manifest.class_dim:
-        bundle = analyse_imported(bundle, pictures.examples, source=f"folder {folder.name}")
-    return bundle, scores.headline()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
+from model import open_bundle
 from model.bundle import Manifest
 from model.bundle.atomic_file import replacing
 from model.canvas import enlarge, png, showing
@@ -18,13 +20,16 @@ from model.runtime import Runtime
 from model.views.presence import most_present
 from training.advice import advise
 from training.answers import Recall, confusion, most_confused
-from training.evaluate import Answers, Scores
+from training.command import DATA_DIR, BundleName, DataDir, SkipUnreadable, app, console
+from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS
+from training.evaluate import Answers, ScoredSplit, Scores, evaluate, score_folder
+from training.reliability import describe_bins
 from training.statistics import interval
 from training.templates import render
+from training.threads import open_runtime
 
 MAX_MISTAKES, MAX_DRAWN = 24, 12
 """The largest numbers of mistakes and of right answers that are shown."""
-_BINS = 10
 _MIN_PX = 96
 """Images are enlarged by whole pixels until they are about this high."""
 
@@ -33,6 +38,64 @@ class _Png(NamedTuple):
     base64: str
     width: int
     height: int
+
+
+@app.command("evaluate")
+def report(
+    bundle: BundleName,
+    *,
+    data_dir: DataDir = DATA_DIR,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of new pictures by class to score. With --validation, it is the folder of "
+            "the training images.",
+        ),
+    ] = None,
+    skip_unreadable: SkipUnreadable = False,
+    validation: Annotated[
+        bool,
+        typer.Option(
+            "--validation",
+            help="Score held-out training images instead; --data names their folder.",
+        ),
+    ] = False,
+    report_file: Annotated[
+        Path | None,
+        typer.Option("--report", help="HTML file to write; with --data, report.html by default."),
+    ] = None,
+    pairs: Annotated[
+        int,
+        typer.Option(min=PUBLISHED_PAIRS, help="For networks for pairs: test pairs at each shift."),
+    ] = TEST_PAIRS,
+) -> None:
+    """Score a bundle on the test split, record that it was read, and print the scores.
+
+    With --data, score a folder of pictures that training never saw, and write a report.
+    """
+    opened = open_bundle(bundle)
+    split: ScoredSplit = "validation" if validation else "test"
+    if "imported" in opened.manifest.training:
+        if data is None:
+            raise typer.BadParameter("an imported network needs --data, a folder to score")
+        scores = score_folder(open_runtime(opened), data, skip_unreadable=skip_unreadable)
+    else:
+        scores = evaluate(
+            opened,
+            data_dir,
+            split=split,
+            folder=data,
+            skip_unreadable=skip_unreadable,
+            pairs=pairs,
+        )
+    console.print(f"{opened.manifest.name}: {scores.headline()}")
+    console.print(scores.table)
+    for notice in scores.answers.notices if scores.answers else ():
+        console.print(notice)
+    target = report_file or (Path("report.html") if data and not validation else None)
+    if target and scores.answers:
+        write_report(open_runtime(opened), scores, target)
+        console.print(f"wrote {target}")
 
 
 def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
@@ -48,7 +111,8 @@ def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
     counts = manifest.training.get("pictures", {}).get("class_counts", ())
     class_counts = dict(zip(names, counts, strict=False))
     first = _first(answers)
-    wrong = _worst_first(answers)
+    wrong, right = _worst_first(answers), first == labels
+    confidence = answers.presence[np.arange(len(first)), first].astype(np.float64)
     mistakes = wrong[:MAX_MISTAKES]
     with showing(manifest.shown_channels):
         text = render(
@@ -73,7 +137,8 @@ def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
             protocol=scores.protocol,
             notices=answers.notices,
             png_of=_png_of,
-            **_reliability(answers),
+            bars=describe_bins(confidence, right),
+            presence_gap=float(confidence.mean() - right.mean()),
         )
     with replacing(target) as file:
         file.write(text.encode())
@@ -166,25 +231,6 @@ def _png_of(image: Floats) -> _Png:
     factor = max(1, round(_MIN_PX / height))
     content = base64.b64encode(png(enlarge(image, factor))).decode()
     return _Png(content, width * factor, height * factor)
-
-
-def _reliability(answers: Answers) -> dict[str, Any]:
-    """How often answers of some presence are right, and how far presence is above that share."""
-    first = _first(answers)
-    presence = answers.presence[np.arange(len(first)), first]
-    right = first == answers.examples.labels
-    places = np.minimum((presence * _BINS).astype(int), _BINS - 1)
-    bars = [
-        {
-            "place": place,
-            "right": int(right[places == place].sum()),
-            "images": int((places == place).sum()),
-            "share": float(right[places == place].mean()),
-            "presence": float(presence[places == place].mean()),
-        }
-        for place in np.unique(places).tolist()
-    ]
-    return {"bars": bars, "presence_gap": float(presence.mean() - right.mean())}
 
 
 def _first(answers: Answers) -> NDArray[np.int64]:

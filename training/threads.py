@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from statistics import median
 
 import torch
+
+from model.bundle import Bundle
+from model.runtime import Runtime
 
 _STEPS = 3
 """The steps that each number of threads is tried for; the first one after a change is not timed."""
@@ -41,6 +45,11 @@ class ThreadChooser:
         self.count = self._counts[-1]
         """The number of threads of the next step."""
 
+    @property
+    def has_chosen(self) -> bool:
+        """Whether the trial is over."""
+        return len(self._counts) == 1 or self._try_again_at > 0
+
     def end_step(self) -> None:
         """Time a step that has just ended, and choose the threads of the next one."""
         now = self._clock()
@@ -63,3 +72,20 @@ class ThreadChooser:
         if count != self.count:
             self._set_count(count)
         self.count, self._last = count, None
+
+
+@cache
+def choose_threads() -> int:
+    """The number of threads with which this process convolves faster now: one, or all."""
+    chooser, images = ThreadChooser(), torch.rand(32, 16, 32, 32)
+    layer = torch.nn.Conv2d(16, 32, 5)
+    with torch.inference_mode():
+        while not chooser.has_chosen:
+            layer(images)
+            chooser.end_step()
+    return chooser.count
+
+
+def open_runtime(bundle: Bundle) -> Runtime:
+    """The runtime of a bundle, with as many threads as are fast now."""
+    return Runtime(bundle, threads=choose_threads())

@@ -229,23 +229,8 @@ def load_pictures(
         skip_unreadable=split.skip_unreadable,
         class_counts=np.bincount(loaded.training.labels, minlength=len(names)).tolist(),
     )
-    notices = (*loaded.notices, *_uneven(loaded.training, names))
-    return TrainingData(fitting, dataset, loaded.training, loaded.validation, pictures, notices)
-
-
-def _uneven(training: Examples, names: tuple[str, ...]) -> list[str]:
-    """A warning where some class has less than half as many images as the largest one."""
-    counts = np.bincount(training.labels, minlength=len(names)).tolist()
-    rare = sorted((count, name) for count, name in zip(counts, names, strict=True))
-    listed = ", ".join(f"{name} {count:,}" for count, name in rare if 2 * count < max(counts))
-    if not listed:
-        return []
-    most, largest = rare[-1]
-    warning = (
-        f"uneven classes: {listed}, but {largest} {most:,} training pictures. All classes are "
-        "shown equally often; more pictures of the rare ones help most"
-    )
-    return [warning]
+    training, validation, notices = loaded.training, loaded.validation, loaded.notices
+    return TrainingData(fitting, dataset, training, validation, pictures, tuple(notices))
 
 
 def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> TrainingData:

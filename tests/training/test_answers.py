@@ -6,8 +6,6 @@ import torch
 
 from model.capsnet import build
 from training.answers import (
-    confusion,
-    find_wrong,
     is_missed,
     is_wrong,
     measure_presence,
@@ -16,16 +14,6 @@ from training.data.datasets import Examples
 from training.recipes import Recipe
 
 CPU = torch.device("cpu")
-PRESENCE = np.array([[0.1, 0.9, 0.3], [0.8, 0.2, 0.1], [0.4, 0.5, 0.6]], np.float32)
-IMAGES = np.arange(3, dtype=np.uint8)[:, None, None, None].repeat(4, 2).repeat(4, 3)
-
-
-def test_confusion_counts_each_pair() -> None:
-    """Rows are the true classes, columns the answers; those that do not occur have theirs too."""
-    labels = np.array([0, 0, 0, 1, 2, 2], np.uint8)
-    answers = np.array([0, 0, 2, 1, 1, 2])
-    expected = [[2, 0, 1, 0], [0, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
-    assert expected == confusion(labels, answers, 4).tolist()
 
 
 @pytest.mark.parametrize(
@@ -57,11 +45,3 @@ def test_a_network_is_measured_in_evaluation_mode_and_goes_back(
     assert (True, False) == (network.training, network.decoder.training)
     for name, tensor in network.state_dict().items():
         assert torch.equal(state[name], tensor)
-
-
-def test_wrong_answers_carry_both_presences() -> None:
-    """The right ones are left out; each presence is of the class next to it."""
-    wrong = find_wrong(Examples(IMAGES, np.array([2, 0, 0])), PRESENCE)
-    assert [0, 2] == wrong.images[:, 0, 0, 0].tolist()
-    assert ([[2], [0]], [[1], [2]]) == (wrong.labels.tolist(), wrong.answers.tolist())
-    assert np.array([[0.3, 0.9], [0.4, 0.6]], np.float32).tolist() == wrong.presence.tolist()

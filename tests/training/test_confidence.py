@@ -22,7 +22,7 @@ from training.confidence import (
     fit_confidence,
 )
 from training.data.datasets import Examples
-from training.evaluate import evaluate, validation_examples
+from training.evaluate import evaluate, training_data_of
 from training.provenance import reads_of
 from training.reliability import coverage_range, measure_images
 
@@ -47,7 +47,7 @@ def fit(presence: Floats, labels: Labels, objects: Labels | None = None) -> Conf
 
 @pytest.fixture
 def examples(bundle: Bundle, data_dir: Path) -> Examples:
-    return validation_examples(bundle, data_dir)
+    return training_data_of(bundle, data_dir).validation
 
 
 def test_probabilities_and_sets_hold_on_new_images() -> None:
@@ -75,17 +75,6 @@ def test_isotonic_regression_is_taken_where_no_temperature_fits() -> None:
     assert "isotonic" == fit(presence, labels).method
     scores = cross_validate(Answered(presence, labels), kind="presence")
     assert scores["calibration_error"] < 0.05
-
-
-def test_few_right_answers_are_not_certain() -> None:
-    """Four of four: about (4 + 1) / (4 + 2), and the set of 90 % has all labels."""
-    labels = np.arange(8) % 2
-    presence = np.eye(CLASSES, dtype=np.float32)[labels]
-    fitted = fit(presence, labels)
-    assert "temperature" == fitted.method
-    assert fitted.find_probability(presence) == pytest.approx(5 / 6, abs=0.01)
-    assert fitted.find_labels(presence, 0.9).all()
-    assert coverage_range(4, 0.9) is None
 
 
 def test_too_few_images_or_objects_are_no_calibration() -> None:
@@ -129,16 +118,15 @@ def test_a_bundle_is_calibrated_on_images_that_it_left_out(
 def test_weights_that_the_images_chose_are_named(bundle_path: Path, data_dir: Path) -> None:
     """The coverage on new images is then lower."""
     chosen = say_training(bundle_path, data_dir / "chosen", runs=(replace(RUN, kept_step=7),))
-    confidence = measure_confidence(chosen, validation_examples(chosen, data_dir))
+    confidence = measure_confidence(chosen, training_data_of(chosen, data_dir).validation)
     assert confidence
     assert "also chose the weights of step 7" in confidence.images
 
 
 def test_a_network_of_all_images_is_calibrated_on_half_of_the_test_split(
-    bundle_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+    bundle_path: Path, data_dir: Path
 ) -> None:
     """The other half is measured; manifest, card and the record of reads say so."""
-    monkeypatch.setattr("training.kinds.COUNT", 5)
     final = say_training(bundle_path, data_dir / "b" / "final", runs=(replace(RUN, held_out=0),))
     evaluate(final, data_dir)
     manifest = Bundle.open(final.path).manifest
@@ -153,10 +141,9 @@ def test_a_network_of_all_images_is_calibrated_on_half_of_the_test_split(
 
 
 def test_test_images_are_scored_with_changed_and_novel_ones(
-    bundle: Bundle, data_dir: Path, examples: Examples, monkeypatch: pytest.MonkeyPatch
+    bundle: Bundle, data_dir: Path, examples: Examples
 ) -> None:
     """One read of the test split scores them all; a new calibration forgets the scores."""
-    monkeypatch.setattr("training.kinds.COUNT", 5)
     calibrated = {"confidence": measure_confidence(bundle, examples)}
     evaluate(write_findings(bundle, **calibrated), data_dir)
     opened = Bundle.open(bundle.path)

@@ -5,18 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from model.bundle import CARD, Bundle, write_manifest
 from model.bundle.novelty import NoveltyRule
-from model.capsnet import Network
 from model.preprocess import scale
 from model.runtime import Runtime
 from model.views.masks import find_masks
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
-from training import kinds
-from training.__main__ import conclude_export
-from training.analysis.bundle import analyse
 from training.answers import is_missed
 from training.card import EXPLAINED, WRONG
 from training.data.datasets import DATASETS, Examples, digest, load
@@ -24,13 +19,11 @@ from training.data.pairs import TEST_DIGESTS, TEST_SEED, PairDraw, PairSet, fixe
 from training.data.source import DatasetError
 from training.evaluate import (
     evaluate,
-    validation_examples,
 )
-from training.pair_scores import choose_threshold, measure_overlap, score_shift
+from training.export import conclude_export
+from training.pair_scores import measure_overlap, score_shift
 from training.provenance import TEST_READS, ProvenanceError, reads_of
-from training.recipes import Recipe
 from training.statistics import interval, mean_interval
-from training.training_data import load_pictures
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +63,11 @@ def test_a_test_score_is_in_manifest_and_card(bundle: Bundle, data_dir: Path) ->
 def test_false_alarms_are_those_of_the_test_split(
     bundle: Bundle,
     data_dir: Path,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     threshold: float,
     percent: float,
 ) -> None:
     """The card says how many test images are novel; other kinds are compared with them."""
-    monkeypatch.setattr(kinds, "COUNT", 5)
     ends = (0.0, 2.0)
     rule = NoveltyRule((0.0, 1.0), ends, ends, ends, threshold, "noise")
     write_manifest(bundle.path, replace(bundle.manifest, novelty=rule))
@@ -99,10 +90,7 @@ def test_every_read_of_a_test_split_is_on_record(bundle: Bundle, data_dir: Path)
     ]
     assert 2 == len(Bundle.open(again.path).manifest.training["test_reads"])
     assert "read 2 times" in (again.path / CARD).read_text()
-    runs = (replace(RUN, id="another"),)
-    other = say_training(bundle.path, bundle.path.with_name("other"), runs=runs)
-    evaluate(other, data_dir)
-    assert "read once" in (other.path / CARD).read_text()
+    assert () == reads_of(bundle.path.parent, [replace(RUN, id="another")])
 
 
 def test_without_a_record_a_test_split_is_not_read(bundle: Bundle, data_dir: Path) -> None:
@@ -135,20 +123,6 @@ def test_images_that_were_trained_on_are_not_scored(bundle_path: Path, data_dir:
             evaluate(bundle, data_dir, split="validation")
 
 
-def test_findings_made_meanwhile_are_kept(
-    bundle: Bundle, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An analysis and an evaluation of one bundle may run at the same time."""
-    monkeypatch.setattr(kinds, "COUNT", 5)
-    found = analyse(bundle, data_dir).manifest
-    scores = evaluate(bundle, data_dir)
-    kept = Bundle.open(bundle.path).manifest
-    assert scores.calibration
-    scored = {"metrics": scores.metrics(), "explained": scores.explained}
-    scored |= {"novelty": scores.calibration.novelty}
-    assert replace(found, training=kept.training, **scored) == kept
-
-
 @pytest.mark.parametrize(("held_out", "option"), [(HELD_OUT, " --validation"), (0, "")])
 def test_a_bundle_without_a_score_is_to_be_evaluated_next(
     held_out: int, option: str, bundle_path: Path, data_dir: Path
@@ -159,48 +133,6 @@ def test_a_bundle_without_a_score_is_to_be_evaluated_next(
     wrote, then = conclude_export(bundle)
     assert f"wrote {bundle.path}" == wrote
     assert f"next: python -m training evaluate '{bundle.path}'{option}" == then
-
-
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    """A folder of grey pictures of two classes."""
-    rng = np.random.default_rng(0)
-    for place, name in enumerate(("dark", "light")):
-        (tmp_path / "shades" / name).mkdir(parents=True)
-        for number in range(20):
-            pixels = rng.integers(0, 100, (28, 28), np.uint8) + np.uint8(100 * place)
-            Image.fromarray(pixels).save(tmp_path / "shades" / name / f"{number}.png")
-    return tmp_path / "shades"
-
-
-@pytest.fixture
-def shades(bundle_path: Path, pictures: Path, tmp_path: Path) -> Bundle:
-    """A bundle that learnt the folder."""
-    data = load_pictures(Recipe("tiny"), pictures)
-    assert data.pictures is not None
-    bundle = say_training(bundle_path, tmp_path / "bundles" / "shades", dataset="shades")
-    training = {**bundle.manifest.training, "pictures": data.pictures.model_dump(mode="json")}
-    manifest = replace(bundle.manifest, dataset="shades", training=training)
-    write_manifest(bundle.path, manifest)
-    return Bundle.open(bundle.path)
-
-
-def test_a_folder_of_pictures_is_scored_on_the_held_out_ones(
-    shades: Bundle, tmp_path: Path
-) -> None:
-    """Its only scores are kept, under a name of their own."""
-    evaluate(shades, tmp_path, split="validation")
-    metrics = Bundle.open(shades.path).manifest.metrics
-    assert 8 == metrics["validation_images"]
-    assert "of 8 held-out images" in (shades.path / CARD).read_text()
-
-
-def test_a_folder_that_moved_is_named(shades: Bundle, pictures: Path, tmp_path: Path) -> None:
-    """Pictures are found where they are now, and missed where they were."""
-    pictures.rename(tmp_path / "moved")
-    with pytest.raises(DatasetError):
-        validation_examples(shades, tmp_path)
-    assert 8 == len(validation_examples(shades, tmp_path, folder=tmp_path / "moved").labels)
 
 
 def test_scores_of_pairs_are_means_over_digits(
@@ -262,35 +194,3 @@ def test_more_pairs_than_are_published_are_made_a_few_at_a_time(
         expected = mean_interval(wrong, digits)
         assert pytest.approx(list(expected), abs=1e-4) == told["interval_percent"]
     assert scores.shifts["4 px"]["interval_percent"] == scores.metrics()["interval_percent"]
-
-
-@pytest.mark.parametrize(
-    ("mask", "expected"),
-    [([1, 1, 0, 0], 1.0), ([1, 0, 0, 0], 0.5), ([0, 1, 1, 0], 1 / 3), ([0, 0, 1, 1], 0.0)],
-)
-def test_overlap_of_a_mask_with_the_true_ink(mask: list[int], expected: float) -> None:
-    """Shared pixels among all pixels of either; faint pixels are no ink."""
-    layer = np.array([[[0.1, 1.0, 0.09, 0.0]]], np.float32)
-    assert pytest.approx(expected) == measure_overlap(np.array([[mask]], bool), layer).item()
-
-
-@pytest.mark.parametrize(
-    ("own", "foreign", "least", "most"), [(0.4, 0.0, 0.2, 0.28), (1.0, 0.6, 0.38, 0.5)]
-)
-def test_the_threshold_with_the_best_masks_is_chosen(
-    network: Network,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    own: float,
-    foreign: float,
-    least: float,
-    most: float,
-) -> None:
-    """A low one for a digit that is drawn faintly, a high one for strokes that are not its own."""
-    layers = np.zeros((3, 2, 28, 28), np.uint8)
-    layers[:, 0, :, :20] = layers[:, 1, :, 8:] = 255
-    pairs = PairSet(layers.max(axis=1, keepdims=True), layers, np.array([[0, 1], [9, 0], [3, 7]]))
-    drawn = layers.astype(np.float32) / 255
-    drawn[:, 1] = np.maximum(own * drawn[:, 1], foreign * drawn[:, 0])
-    monkeypatch.setattr("training.pair_scores.decode_each", lambda *_: drawn)
-    assert least <= choose_threshold(network, pairs) <= most

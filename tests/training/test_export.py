@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from model.bundle import CARD, MANIFEST, WEIGHTS, Bundle, digest
 from model.capsnet import FAMILIES, Encoding, Network, load
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
-from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig
-from model.capsnet.stem import Conv
 from model.runtime import Runtime
 from training.data.datasets import DIGITS, Examples
 from training.export import (
@@ -22,7 +20,6 @@ from training.export import (
     check_parity,
     describe,
     export_bundle,
-    measure_half_precision,
     replacing_folder,
     round_measured,
 )
@@ -136,44 +133,6 @@ def test_an_answer_that_depends_on_its_batch_is_refused(tmp_path: Path, noise: E
     assert [] == list(tmp_path.iterdir())
 
 
-class Crossed(nn.Module):
-    """A filter that lists a normalisation after a convolution, and uses it before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mix, self.norm = nn.Conv2d(1, 1, 3, padding=1), nn.BatchNorm2d(1)
-        self.norm.running_mean.fill_(0.5)  # type: ignore[union-attr]
-        self.norm.running_var.fill_(4)  # type: ignore[union-attr]
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Images of the same size."""
-        filtered: Tensor = self.mix(self.norm(images))
-        return filtered
-
-
-class CrossedEncoder(DynamicCapsNet):
-    """It answers to filtered images."""
-
-    def __init__(self, config: DynamicConfig) -> None:
-        super().__init__(config)
-        self.filter = Crossed()
-
-    def forward(self, images: Tensor) -> Encoding[Tensor]:
-        """Filter, then encode."""
-        return super().forward(self.filter(images))
-
-
-def test_a_normalisation_that_is_wrongly_folded_is_refused(tmp_path: Path, noise: Examples) -> None:
-    """A bundle computes what the trained network did, not what folding made of it."""
-    torch.manual_seed(0)
-    network = CrossedEncoder(
-        DynamicConfig(stem=(Conv(4, 9),), primary_types=1, decoder_hidden=(8, 8))
-    )
-    with pytest.raises(ExportError, match="folded normalisation, encoder: off by"):
-        export(network.eval(), tmp_path / "crossed", noise)
-    assert [] == list(tmp_path.iterdir())
-
-
 @pytest.fixture(scope="module")
 def exported(noise: Examples, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """The bundle of a small network, alone in its folder."""
@@ -189,18 +148,6 @@ def test_a_bundle_is_whole_and_nothing_else_is_left(exported: Bundle) -> None:
     version = exported.manifest.version
     assert digest(exported.path / WEIGHTS, exported.path).startswith(version)
     assert 12 == len(version)
-
-
-def test_half_precision_is_measured(bundle_path: Path, noise: Examples) -> None:
-    """What float16 did: something, and not much; of another network it is refused."""
-    network = load(bundle_path)
-    half = measure_half_precision(network, bundle_path, noise)
-    assert 20 == half["validation_images"]
-    assert 0 < half["largest_presence_change"] < 1e-2
-    with torch.no_grad():
-        network.get_parameter("votes.weight").mul_(3)
-    with pytest.raises(ExportError, match=r"encoder\.fp16: off by"):
-        measure_half_precision(network, bundle_path, noise)
 
 
 def test_failed_export_leaves_the_old_bundle(

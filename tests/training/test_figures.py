@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from model.bundle import Bundle
-from model.runtime import Runtime
 from training.answers import WrongAnswers
-from training.data.datasets import DIGITS, Examples
+from training.data.datasets import DIGITS
 from training.figures import (
     MAX_WRONG,
     draw_curves,
-    draw_sweeps,
     draw_wrong,
 )
 
@@ -75,20 +72,3 @@ def test_all_that_a_run_measured_is_drawn(tmp_path: Path) -> None:
     two, three = (pixels(tmp_path / f"{name}.png") for name in ("two", "three"))
     assert 3 * len(two) == 2 * len(three)
     assert 0 < share(two, BLUE)
-
-
-@pytest.mark.parametrize("name", ["bundle_path", "colour_bundle_path"])
-def test_sweeps_of_two_classes_stand_side_by_side(
-    name: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    """Grey or colour, twice as wide as one of them."""
-    runtime = Runtime(Bundle.open(request.getfixturevalue(name)), device="cpu", threads=1)
-    manifest = runtime.bundle.manifest
-    shape = (2, *manifest.image_shape)
-    examples = Examples(
-        np.random.default_rng(0).integers(0, 256, shape, np.uint8), np.array([1, 2])
-    )
-    draw_sweeps(runtime, manifest, examples, [1], tmp_path / "one.png")
-    draw_sweeps(runtime, manifest, examples, [1, 2], tmp_path / "two.png")
-    one, two = (pixels(tmp_path / f"{count}.png") for count in ("one", "two"))
-    assert 2 * one.shape[1] == pytest.approx(two.shape[1], rel=0.1)

@@ -18,11 +18,9 @@ from model.bundle import WEIGHTS, Bundle
 from model.capsnet import FAMILIES, Encoding, build
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
-from model.capsnet.matrix import MatrixCapsNet, MatrixConfig
 from model.capsnet.stem import Conv, Residual, Whiten
 from model.runtime.cpu import open_session
 from training.graphs import (
-    LARGE,
     ExportError,
     fold_norms,
     round_weights,
@@ -176,23 +174,3 @@ def test_a_network_with_a_bad_graph_is_refused(
     """The message names the file and the operators, or the constant."""
     with pytest.raises(ExportError, match=message):
         write_graphs(bad(kind), tmp_path)
-
-
-@pytest.mark.usefixtures("encoders_alone")
-def test_a_folded_weight_is_not_taken_for_the_stored_one(tmp_path: Path) -> None:
-    """The exporter folds batch normalisation into the convolution before it, under its name."""
-    sizes = {"primary_types": 4, "conv_caps": (2,), "routing_iterations": 1}
-    network = MatrixCapsNet(MatrixConfig(stem=(Conv(16, 5, 2),), **sizes))
-    norm = network.primary.norm
-    assert norm is not None
-    assert network.primary.conv.weight.numel() >= LARGE
-    with torch.no_grad():
-        norm.running_mean.normal_()
-        norm.running_var.uniform_(0.5, 2)
-    round_weights(network.eval())
-    write_graphs(network, tmp_path)
-    images = torch.rand(2, *network.config.image_shape)
-    session = open_session(tmp_path / "encoder.onnx", threads=1)
-    presence, _ = session.run(None, {"images": images.numpy()})
-    with torch.inference_mode():
-        np.testing.assert_allclose(presence, network(images).presence.numpy(), atol=1e-5)

@@ -162,24 +162,6 @@ def test_an_onnx_file_with_logits_has_probabilities(command: Command, tmp_path: 
     assert {"encoder.onnx", "weights.safetensors"} == manifest.sha256.keys()
 
 
-def test_a_decoder_may_ignore_the_class(command: Command, tmp_path: Path) -> None:
-    """Its file has one input then, because exporters leave out what a network ignores."""
-    namespace: dict[str, Callable[[], torch.nn.Module]] = {}
-    exec(dedent(MODULE), namespace)  # noqa: S102  our own
-    network = namespace["make"]()
-    encoder = to_onnx(network, {"images": torch.zeros(2, 1, 12, 12)}, ("presence", "poses"))
-    inputs = {"poses": torch.zeros(2, 4), "classes": torch.zeros(2, dtype=torch.int64)}
-    decoder = to_onnx(network.decoder, inputs, ("images",))
-    del decoder.graph.input[1]
-    (tmp_path / "encoder.onnx").write_bytes(encoder.SerializeToString())
-    (tmp_path / "decoder.onnx").write_bytes(decoder.SerializeToString())
-    options = ("--decoder", tmp_path / "decoder.onnx", "--classes", "a,b,c", "--bundles", tmp_path)
-    command(tmp_path / "encoder.onnx", "--name", "three", *options)
-    loaded = model.load(tmp_path / "three", device="cpu")
-    image = np.random.default_rng(3).random((12, 12), np.float32)
-    assert (12, 12) == np.asarray(loaded.reconstruct(image).reconstruction).shape[-2:]
-
-
 def test_logits_are_no_presence(command: Command, tmp_path: Path) -> None:
     """A network that ends with them needs `--logits`, whatever its output is called."""
     options = ("--name", "two", "--classes", "a,b", "--bundles", tmp_path)
@@ -201,10 +183,10 @@ def test_numbers_that_are_none_are_refused(command: Command, tmp_path: Path) -> 
         command(tmp_path / "nan.onnx", "--name", "n", "--classes", "a,b", "--bundles", tmp_path)
 
 
-@pytest.mark.parametrize("place", ["secret.txt", "../secret.txt", "pipe.onnx.data"])
+@pytest.mark.parametrize("place", ["../secret.txt", "pipe.onnx.data"])
 def test_weights_lie_beside_the_model_alone(place: str, command: Command, tmp_path: Path) -> None:
-    """A model cannot bring another file of its folder into a bundle, or wait for a pipe."""
-    (tmp_path / "secret.txt").write_bytes(b"top secret " * 200)
+    """A model cannot bring a file from elsewhere into a bundle, or wait for a pipe."""
+    (tmp_path.parent / "secret.txt").write_bytes(b"top secret " * 200)
     os.mkfifo(tmp_path / "pipe.onnx.data")
     graph = onnx.load(classifier(tmp_path))
     leak = onnx.TensorProto(
@@ -215,7 +197,7 @@ def test_weights_lie_beside_the_model_alone(place: str, command: Command, tmp_pa
     graph.graph.initializer.append(leak)
     (tmp_path / "pipe.onnx").write_bytes(graph.SerializeToString())
     options = ("--name", "two", "--classes", "a,b", "--logits", "--bundles", tmp_path)
-    with pytest.raises(ExportError, match=r"its weights are in|Not a regular file"):
+    with pytest.raises(ExportError, match="cannot be read as an ONNX file"):
         command(tmp_path / "pipe.onnx", *options)
 
 

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from model.bundle import MANIFEST
 from tests.processes import PATIENCE_S
 from training import provenance
 from training.provenance import (
@@ -19,7 +16,6 @@ from training.provenance import (
     images_of,
     reads_of,
     record_read,
-    refuse_other,
     unseen_by,
 )
 
@@ -105,24 +101,3 @@ def test_what_an_earlier_run_saw_is_not_unseen(earlier: list[Run], expected: int
 def test_images_of_one_seed_come_again(earlier: list[Run], expected: tuple[int, int]) -> None:
     """They are counted twice in all, and once among the different ones."""
     assert expected == images_of([*earlier, PAIRS])
-
-
-@pytest.mark.parametrize(
-    ("there", "said"),
-    [
-        ({"runs": [DIGITS.to_dict()]}, None),
-        ({"runs": [PAIRS.to_dict()]}, r"run a1 \(pairs, seed 1\): choose .* with --replace"),
-        ({"imported": "net.onnx"}, "an import of net.onnx"),
-        ({}, "something else"),
-        (None, None),
-    ],
-)
-def test_a_bundle_of_another_run_is_not_replaced(
-    tmp_path: Path, there: dict[str, object] | None, said: str | None
-) -> None:
-    """The message names what made it; the same run may write its bundle again."""
-    if there is not None:
-        (tmp_path / MANIFEST).write_text(json.dumps({"training": there}))
-    refused = pytest.raises(ProvenanceError, match=said) if said else nullcontext()
-    with refused:
-        refuse_other(tmp_path, {"runs": [DIGITS.to_dict()]})

@@ -191,3 +191,17 @@ def test_names_do_not_steer_the_terminal(shades: Bundle, trained: Path, tmp_path
     assert "1/\\x1b[2Jcopy.png" in result.output
     assert "\x1b[2J" not in result.output
     assert "\u202e" not in result.output
+
+
+def test_held_out_pictures_are_found_where_the_folder_is_now(
+    shades: Bundle, trained: Path, tmp_path: Path
+) -> None:
+    """They are missed where it was. A folder's only scores are kept, with a name of their own."""
+    moved = trained.rename(tmp_path / "moved")
+    with pytest.raises(DatasetError):
+        evaluate(shades, tmp_path, split="validation")
+    evaluate(shades, tmp_path, split="validation", folder=moved)
+    assert 4 == Bundle.open(shades.path).manifest.metrics["validation_images"]
+    assert "of 4 held-out images" in (shades.path / CARD).read_text()
+    with pytest.raises(DatasetError, match="no test split"):
+        evaluate(shades, tmp_path)

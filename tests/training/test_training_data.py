@@ -52,20 +52,6 @@ def test_pictures_too_small_for_the_network(folder: Folder, tiny: Recipe) -> Non
         load_pictures(tiny, folder(size=(12, 12)))
 
 
-def test_pictures_have_no_strokes(tiny: Recipe) -> None:
-    """They are reflected at their edges, turned a little, not bent and not mirrored."""
-    recipe = for_pictures(replace(tiny, affine=0, elastic_px=1, flip=True), 40)
-    assert ("reflect", 0.5, 0, False) == (
-        recipe.pad,
-        recipe.affine,
-        recipe.elastic_px,
-        recipe.flip,
-    )
-    assert (True, "best") == (recipe.even_classes, recipe.keep)
-    assert 0 == for_pictures(replace(tiny, mse_weight=0), 40).mse_weight
-    assert 4 == for_pictures(replace(tiny, mse_weight=1), 40).mse_weight
-
-
 @pytest.mark.parametrize("name", ["pictures", "mnist-compact", "mnist-matrix"])
 @pytest.mark.parametrize("count", [10, 40, 400, 1999, 2000, 50_000])
 def test_pictures_are_learnt_for_enough_steps(name: str, count: int) -> None:
@@ -124,16 +110,6 @@ def test_a_folder_that_grew_holds_out_what_weights_have_not_seen(
     assert set(first.learnt) < set(data.pictures.learnt)
     again = load_again(data.recipe, data.pictures, tmp_path)
     np.testing.assert_array_equal(data.validation.images, again.validation.images)
-
-
-def test_uneven_classes_are_named(folder: Folder, tiny: Recipe) -> None:
-    """Those that have less than half as many pictures as the largest one, the rarest first."""
-    place = folder(count=20)
-    for kind, kept in (("dog", 9), ("cat", 5)):
-        for number in range(kept, 20):
-            (place / kind / f"{number}.png").unlink()
-    (warning,) = load_pictures(tiny, place).notices
-    assert warning.startswith("uneven classes: cat 4, dog 7, but fish 16 training pictures")
 
 
 def test_a_moved_folder_is_the_same(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from training.pair_scores import choose_threshold
 from training.provenance import runs_of, unseen_by
 from training.random_sample import objects_of, split_rows, take
 from training.recipes import recipe_of
+from training.threads import open_runtime
 
 _SWEPT = 2
 """The number of classes whose sweeps are drawn."""
@@ -67,7 +68,7 @@ def analyse(
     Raises:
         training.data.datasets.DatasetError: there are no such images.
     """
-    manifest, runtime = bundle.manifest, Runtime(bundle)
+    manifest, runtime = bundle.manifest, open_runtime(bundle)
     data = training_data_of(bundle, data_dir, folder=folder)
     held_out, is_for_pairs = data.validation, manifest.mask_threshold is not None
     described = f"of the last training images, which the network was {seen_or_not(manifest)}"
@@ -110,7 +111,7 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
     """
     if not bundle.manifest.class_dim:
         raise BundleError(f"{bundle.path}: the network has no poses to analyse")
-    runtime, count = Runtime(bundle), len(examples.labels)
+    runtime, count = open_runtime(bundle), len(examples.labels)
     found: dict[str, Any] = {
         "neighbours": collect(bundle, examples, licence="", source=source),
         "directions": fit_directions(runtime, show_alone(runtime, examples, FITTED)),
@@ -141,7 +142,7 @@ def analyse_factors(
         training.data.datasets.DatasetError: the table cannot be used.
         BundleError: the network has no poses, or is for pairs of digits.
     """
-    manifest, runtime = bundle.manifest, Runtime(bundle)
+    manifest, runtime = bundle.manifest, open_runtime(bundle)
     if "decode" not in manifest.offers or manifest.mask_threshold is not None:
         raise BundleError(f"{bundle.path}: factors need poses of one object")
     columns, shown = read_factors(runtime, table, folder or table.parent)
@@ -189,7 +190,7 @@ def measure_confidence(bundle: Bundle, examples: Examples) -> Confidence | None:
     If the network learnt these images, `evaluate` calibrates it on test images instead.
     """
     manifest = bundle.manifest
-    presence, kind = encode(Runtime(bundle), examples.images).presence, input_of(manifest)
+    presence, kind = encode(open_runtime(bundle), examples.images).presence, input_of(manifest)
     objects = objects_of(manifest.dataset, len(examples.labels))
     answered = Answered(presence, examples.labels, objects)
     described = f"{len(examples.labels):,} held-out training images"
@@ -207,21 +208,12 @@ def measure_confidence(bundle: Bundle, examples: Examples) -> Confidence | None:
 def measure_directions(runtime: Runtime, learnt: Examples, held_out: Examples) -> list[Direction]:
     """Fit the directions of poses; known factors of rendered images get directions too."""
     manifest = runtime.bundle.manifest
+    parts = ((learnt, FITTED), (held_out, SCORED))
     if manifest.mask_threshold is not None:
         shift_px = recipe_of(runtime.bundle).shift_px
-        parts = ((learnt, FITTED), (held_out, SCORED))
-        return list(
-            fit_directions(
-                runtime, *(show_pairs(runtime, *part, shift_px=shift_px) for part in parts)
-            )
-        )
-    found = list(
-        fit_directions(
-            runtime,
-            show_alone(runtime, learnt, FITTED),
-            show_alone(runtime, held_out, SCORED),
-        )
-    )
+        shown = [show_pairs(runtime, *part, shift_px=shift_px) for part in parts]
+        return list(fit_directions(runtime, *shown))
+    found = list(fit_directions(runtime, *(show_alone(runtime, *part) for part in parts)))
     dataset = DATASETS.get(manifest.dataset)
     if known := dataset and factors_of(dataset, "train"):
         columns, values = known_factors(known)

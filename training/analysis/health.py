@@ -37,9 +37,9 @@ from model.capsnet import Network
 from model.capsnet.weights import load
 from model.outputs import Trace
 from model.preprocess import Floats, scale
-from model.runtime import Runtime
 from training.data.datasets import Examples
 from training.explained import show_objects
+from training.threads import open_runtime
 
 COUNT = 500
 """The most images that are traced."""
@@ -71,9 +71,9 @@ def measure_health(bundle: Bundle, examples: Examples, *, described: str) -> Hea
         described: what they are, in words.
     """
     images = scale(show_objects(bundle, examples, COUNT).images)
-    runtime, network = Runtime(bundle), load(bundle)
+    runtime, network = open_runtime(bundle), load(bundle)
     layers: dict[str, _Layer] = {}
-    presences: dict[str, _Presence] = {}
+    presences: dict[str, list[Floats]] = {}
     trees: dict[int, list[bytes]] = {}
     poses, answers, changes, changed = [], [], [], []
     for start in range(0, len(images), _BATCH):
@@ -84,7 +84,7 @@ def measure_health(bundle: Bundle, examples: Examples, *, described: str) -> Hea
         for name, couplings in shares_of(trace).items():
             layers.setdefault(name, _Layer()).add(couplings, labels)
         for name, active in presences_of(trace).items():
-            presences.setdefault(name, _Presence()).add(active)
+            presences.setdefault(name, []).append(active)
         own = couplings.shares[np.arange(len(batch)), -1, labels]  # (N, I), of the class capsules
         for label, row in zip(labels.tolist(), own, strict=True):
             trees.setdefault(label, []).append((row * LEVELS).round().astype(np.uint8).tobytes())
@@ -97,7 +97,7 @@ def measure_health(bundle: Bundle, examples: Examples, *, described: str) -> Hea
     return Health(
         images=described,
         count=len(images),
-        capsules=tuple(one.summarise(name) for name, one in presences.items()),
+        capsules=tuple(_describe_presence(*one) for one in presences.items()),
         couplings=tuple(one.summarise(name) for name, one in layers.items()),
         parse_trees=round(float(np.mean([len(set(rows)) for rows in trees.values()])), 2),
         images_per_class=round(len(images) / len(trees), 2),
@@ -183,25 +183,14 @@ def _negated(voting: nn.Module) -> Iterator[None]:
         handle.remove()
 
 
-class _Presence:
-    """The highest and the mean presence of each capsule of a layer, over images."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[Floats, Floats, int]] = []
-
-    def add(self, presence: Floats) -> None:
-        """Presence (N, M) in some images."""
-        self._parts.append((presence.max(axis=0), presence.mean(axis=0), len(presence)))
-
-    def summarise(self, name: str) -> CapsuleHealth:
-        highest, means, counts = (np.array(part) for part in zip(*self._parts, strict=True))
-        starved = highest.max(axis=0) < PRESENT
-        return CapsuleHealth(
-            layer=name,
-            capsules=len(starved),
-            starved_percent=round(100 * float(starved.mean()), 2),
-            mean_presence=_rounded(np.average(means.mean(axis=1), weights=counts)),
-        )
+def _describe_presence(name: str, parts: list[Floats]) -> CapsuleHealth:
+    presence = np.concatenate(parts)  # (N, M)
+    return CapsuleHealth(
+        layer=name,
+        capsules=presence.shape[1],
+        starved_percent=round(100 * float((presence.max(axis=0) < PRESENT).mean()), 2),
+        mean_presence=_rounded(presence.mean(dtype=np.float64)),
+    )
 
 
 class _Layer:

@@ -1,4 +1,4 @@
-"""Choose a bundle's training images for `/neighbours`, and measure their poses."""
+"""Choose a bundle's training images for `/neighbours`, whiten their poses, and find prototypes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.bundle import Bundle
-from model.bundle.neighbours import NeighbourImages
+from model.bundle.neighbours import PROTOTYPES, NeighbourImages, PoseGallery
 from model.canvas import draw_sheet
-from model.preprocess import Floats, scale
-from model.runtime import Runtime
-from training.analysis.prototypes import fit_whitening, make_gallery
-from training.answers import BATCH, is_wrong
+from model.preprocess import Floats
+from training.answers import encode, is_wrong
 from training.data.datasets import DATASETS, Examples
 from training.data.pairs import fixed_pairs
 from training.random_sample import draw_rows, objects_of, take
-from training.recipes import Recipe, recipe_of
+from training.recipes import recipe_of
+from training.threads import open_runtime
 from training.training_data import TrainingData
 
 COUNT = 1000
@@ -25,18 +24,17 @@ COUNT = 1000
 MEASURED = 5000
 """The number of images whose poses measure the variance of a class."""
 _SEED = 3
-"""The quality of the WebP file: 1,000 digits take 120 KB, 1,000 photographs 210."""
+Doubles = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
 
-class _Posed(NamedTuple):
-    """The poses of images, one of each of their classes."""
+class Prototypes(NamedTuple):
+    """The medoids of a class: training images that stand for others, the largest group first."""
 
-    poses: Floats
-    """(N, C, D)."""
-    labels: NDArray[np.int64]
-    """(N, C)."""
-    right: NDArray[np.bool_]
-    """(N,): whether these are the most present classes."""
+    rows: Rows
+    """The positions (M,) among all poses of the class."""
+    shares: Doubles
+    """The share of the class's images (M,) to which this medoid is the nearest."""
 
 
 def choose_images(
@@ -48,18 +46,21 @@ def choose_images(
     nothing. Images whose licence is not known stay out; their poses do not.
 
     Args:
-        bundle: of the network.
-        data: that it was trained on.
+        data: what the network was trained on.
         own_images: whether images of a folder of one's own go into the bundle.
     """
-    recipe = recipe_of(bundle)
+    recipe, training = recipe_of(bundle), data.training
     published = DATASETS.get(recipe.dataset)
-    return collect(
-        bundle,
-        _sample(data, recipe),
-        licence=published.licence if published else "yours" * own_images,
-        source=recipe.dataset if published else f"folder {recipe.dataset}",
-    )
+    if recipe.task == "pairs":
+        size, shift_px = recipe.network.height, recipe.shift_px
+        pairs = fixed_pairs(training, MEASURED // 2, size=size, shift_px=shift_px, seed=_SEED)
+        sample = Examples(pairs.images, pairs.labels)
+    else:
+        objects = objects_of(recipe.dataset, len(training.labels))
+        sample = take(training, draw_rows(training.labels, MEASURED, seed=_SEED, objects=objects))
+    licence = published.licence if published else "yours" * own_images
+    source = recipe.dataset if published else f"folder {recipe.dataset}"
+    return collect(bundle, sample, licence=licence, source=source)
 
 
 def collect(bundle: Bundle, examples: Examples, *, licence: str, source: str) -> NeighbourImages:
@@ -67,34 +68,30 @@ def collect(bundle: Bundle, examples: Examples, *, licence: str, source: str) ->
 
     Args:
         bundle: of a network with poses.
-        examples: images, with one label or several.
+        examples: images, with one label (N,) or several (N, L).
         licence: of the images; empty leaves the images out and keeps their poses.
         source: of the images, in words.
     """
-    manifest = bundle.manifest
-    posed = _measure(Runtime(bundle), examples)
-    chosen = choose(posed.labels, posed.right, classes=manifest.num_classes, count=COUNT)
+    classes, labels = bundle.manifest.num_classes, examples.labels.reshape(len(examples.labels), -1)
+    presence, every = encode(open_runtime(bundle), examples.images)
+    poses = np.take_along_axis(every, labels[..., None], axis=1)  # (N, L, D)
+    chosen = choose(labels, ~is_wrong(presence, labels), classes=classes, count=COUNT)
     sheet = draw_sheet(examples.images[chosen]) if licence else b""
-    each = posed.labels.shape[1]
+    each = labels.shape[1]
+    whitening = fit_all(poses.reshape(-1, poses.shape[-1]), labels.ravel(), classes)
     gallery = make_gallery(
-        poses=posed.poses[chosen].reshape(len(chosen) * each, -1).astype(np.float16),
-        labels=posed.labels[chosen].ravel().astype(np.uint16),
+        poses=poses[chosen].reshape(len(chosen) * each, -1).astype(np.float16),
+        labels=labels[chosen].ravel().astype(np.uint16),
         images=np.arange(len(chosen), dtype=np.uint16).repeat(each),
-        whitening=fit_all(posed, manifest.num_classes).astype(np.float16),
+        whitening=whitening.astype(np.float16),
         sheet=np.frombuffer(sheet, np.uint8),
     )
     kind = "pairs of training digits" if each > 1 else "training images"
-    return NeighbourImages(
-        images=f"{len(chosen):,} {kind}",
-        licence=licence,
-        source=source,
-        gallery=gallery,
-    )
+    images = f"{len(chosen):,} {kind}"
+    return NeighbourImages(images=images, licence=licence, source=source, gallery=gallery)
 
 
-def choose(
-    labels: NDArray[np.int64], right: NDArray[np.bool_], *, classes: int, count: int
-) -> NDArray[np.int64]:
+def choose(labels: Rows, right: NDArray[np.bool_], *, classes: int, count: int) -> Rows:
     """Choose rows of images until each class has its share of `count`; wrong answers come last.
 
     Args:
@@ -113,34 +110,95 @@ def choose(
     return np.array(chosen, np.int64)
 
 
-def fit_all(posed: _Posed, classes: int) -> NDArray[np.float64]:
-    """The whitening of each class, (K, D, D)."""
-    poses = posed.poses.reshape(-1, posed.poses.shape[-1]).astype(np.float64)
-    labels = posed.labels.ravel()
+def make_gallery(
+    poses: NDArray[np.float16],
+    labels: NDArray[np.integer],
+    images: NDArray[np.integer],
+    whitening: NDArray[np.float16],
+    sheet: NDArray[np.uint8],
+) -> PoseGallery:
+    """A gallery of these arrays, with the prototypes of its classes: see `PoseGallery`."""
+    classes = len(whitening)
+    chosen = np.full((classes, PROTOTYPES), -1, np.int16)
+    shares = np.zeros((classes, PROTOTYPES), np.float32)
+    typical = np.zeros(classes, np.float32)
+    for label in np.unique(labels).tolist():
+        distances = measure_all(
+            poses[labels == label].astype(np.float32), whitening[label].astype(np.float32)
+        )
+        prototypes = find_prototypes(distances, PROTOTYPES)
+        chosen[label, : len(prototypes.rows)] = prototypes.rows
+        shares[label, : len(prototypes.rows)] = prototypes.shares
+        typical[label] = typical_distance(distances)
+    return PoseGallery(poses, labels, images, whitening, sheet, chosen, shares, typical)
+
+
+def measure_all(poses: Floats, whitening: Floats) -> Doubles:
+    """Measure the distances (N, N) between all whitened poses (N, D)."""
+    white = poses.astype(np.float64) @ whitening.astype(np.float64)
+    return np.asarray(np.linalg.norm(white[:, None] - white[None], axis=2))
+
+
+def typical_distance(distances: Doubles) -> float:
+    """The median, over N poses, of the distance to the nearest other one, from distances (N, N).
+
+    It is zero if there is only one pose.
+    """
+    if len(distances) < 2:
+        return 0.0
+    return float(np.median((distances + np.diag([np.inf] * len(distances))).min(axis=1)))
+
+
+def find_prototypes(distances: Doubles, count: int) -> Prototypes:
+    """Find at most `count` medoids of poses with these distances (N, N).
+
+    They are added one by one, each where it lowers the sum of the distances to the nearest medoid
+    most (Kaufman and Rousseeuw 1990, "Finding Groups in Data", chapter 2: BUILD), and then
+    exchanged for others of their groups while that lowers it further.
+    """
+    rows: list[int] = []
+    nearest = np.full(len(distances), np.inf)
+    for _ in range(min(count, len(distances))):
+        sums = np.minimum(nearest[None], distances).sum(axis=1)
+        sums[rows] = np.inf
+        rows.append(int(sums.argmin()))
+        nearest = np.minimum(nearest, distances[rows[-1]])
+    total = np.inf
+    while (lower := float(distances[rows].min(axis=0).sum())) < total - 1e-9:
+        total = lower
+        groups = distances[rows].argmin(axis=0)
+        for index in range(len(rows)):
+            members = np.flatnonzero(groups == index)
+            if len(members):
+                within = distances[np.ix_(members, members)].sum(axis=0)
+                rows[index] = int(members[within.argmin()])
+    groups = distances[rows].argmin(axis=0)
+    shares = np.bincount(groups, minlength=len(rows)) / len(distances)
+    order = np.argsort(-shares, kind="stable")
+    return Prototypes(np.asarray(rows)[order], shares[order])
+
+
+def fit_all(poses: Floats, labels: Rows, classes: int) -> Doubles:
+    """The whitening (K, D, D) of each class of poses (N, D) with labels (N,)."""
+    poses64 = poses.astype(np.float64)
     means = np.zeros((classes, poses.shape[1]))
     for label in np.unique(labels):
-        means[label] = poses[labels == label].mean(axis=0)
-    within = np.cov(poses - means[labels], rowvar=False, bias=True)
+        means[label] = poses64[labels == label].mean(axis=0)
+    within = np.cov(poses64 - means[labels], rowvar=False, bias=True)
     return np.stack([fit_whitening(poses[labels == label], within) for label in range(classes)])
 
 
-def _sample(data: TrainingData, recipe: Recipe) -> Examples:
-    """Up to MEASURED images at random, labels (N,), or pairs of digits, labels (N, 2)."""
-    training = data.training
-    if recipe.task == "pairs":
-        size, shift_px = recipe.network.height, recipe.shift_px
-        pairs = fixed_pairs(training, MEASURED // 2, size=size, shift_px=shift_px, seed=_SEED)
-        return Examples(pairs.images, pairs.labels)
-    objects = objects_of(recipe.dataset, len(training.labels))
-    return take(training, draw_rows(training.labels, MEASURED, seed=_SEED, objects=objects))
+def fit_whitening(poses: Floats, others: Doubles) -> Doubles:
+    """Return W (D, D), with W W^T the inverse of the covariance of one class's poses (N, D).
 
+    Few poses give a poor estimate, so the covariance is mixed with that of all classes, which
+    weighs as much as D poses. No direction has less than a thousandth of the mean variance.
 
-def _measure(runtime: Runtime, examples: Examples) -> _Posed:
-    labels = examples.labels.reshape(len(examples.labels), -1)
-    poses, right = [], []
-    for start in range(0, len(labels), BATCH):
-        own = labels[start : start + BATCH]
-        encoding = runtime.encode(scale(examples.images[start : start + BATCH]))
-        right.append(~is_wrong(encoding.presence, own))
-        poses.append(np.take_along_axis(encoding.poses, own[..., None], axis=1))
-    return _Posed(np.concatenate(poses), labels, np.concatenate(right))
+    Args:
+        others: (D, D), the mean covariance within all classes.
+    """
+    count, dim = poses.shape
+    own = np.cov(poses.astype(np.float64), rowvar=False, bias=True) if count > 1 else others
+    mixed = (count * own + dim * others) / (count + dim)
+    ridge = 1e-3 * mixed.diagonal().mean() + 1e-12
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(mixed + ridge * np.eye(dim))).T)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model.views.neighbours import find_nearest
-from training.analysis.prototypes import (
+from training.analysis.neighbours import (
     find_prototypes,
     fit_whitening,
     make_gallery,

@@ -1,0 +1,88 @@
+"""The application behind `python -m training`, to which modules add their commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from model.bundle import BundleError
+from training.data.source import DatasetError, DownloadError
+from training.data.words import printable
+from training.device import DeviceError
+from training.pretrained import PretrainedError
+from training.provenance import ProvenanceError
+from training.python_file import PythonFileError, run_file
+from training.state import TrainingError
+
+EXPECTED = (
+    *(TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError),
+    *(PretrainedError, PythonFileError),
+)
+"""Errors that are printed as one line, without a traceback."""
+TYPED = "training.typed"
+"""The words with which a command was called, in the `meta` of its context."""
+
+
+class _TypedCommands(TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[TYPED] = list(args)
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=_TypedCommands, no_args_is_help=True, pretty_exceptions_enable=False)
+console = Console(highlight=False, markup=False, soft_wrap=True)
+
+BundleName = Annotated[
+    str, typer.Argument(help="Name of a shipped bundle, or a folder that `export` wrote.")
+]
+DataDir = Annotated[
+    Path,
+    typer.Option(
+        envvar="CAPSNET_DATA_DIR", help="Folder of data sets; missing files are downloaded."
+    ),
+]
+SkipUnreadable = Annotated[
+    bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
+]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Replace a bundle of that name, whatever made it.")
+]
+DATA_DIR = Path("data")
+
+
+@app.callback()
+def declare(
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="A Python file that declares families of your own."
+        ),
+    ] = None,
+) -> None:
+    """Train, export and evaluate capsule networks."""
+    if file is not None:
+        run_file(file)
+
+
+def typed_command(words: Sequence[str]) -> str:
+    """The command as it was typed, for a card that others may read.
+
+    Absolute paths may tell whose machine it was. Those near the current folder are written from
+    there, so that the command still runs in it; of others only the last part is kept.
+    """
+
+    def without_machine(path: re.Match[str]) -> str:
+        relative = os.path.relpath(path[0])
+        return Path(path[0]).name if relative.startswith("../../..") else relative
+
+    named = [re.sub(r"(?:^|(?<==))/.*", without_machine, word) for word in words]
+    return printable(shlex.join(["python", "-m", "training", *named]))
