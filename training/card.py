@@ -13,7 +13,7 @@ from model.bundle import CARD, WEIGHTS, Bundle, Manifest, directions
 from model.capsnet import FAMILIES, build
 from training.data.datasets import DATASETS
 from training.figures import MAX_WRONG
-from training.provenance import images_of, runs_of, unseen_by
+from training.provenance import runs_of, unseen_by
 from training.recipes import recipe_of
 from training.reliability import coverage_range
 from training.templates import render
@@ -31,7 +31,6 @@ def write_card(bundle: Bundle) -> None:
     """
     manifest, recipe = bundle.manifest, recipe_of(bundle)
     training, runs = manifest.training, runs_of(manifest.training)
-    seen, different = images_of(runs)
     encoder, decoder = _count_parameters(bundle)
     published, shown = DATASETS.get(manifest.dataset), manifest.neighbours
     class_counts = training.get("pictures", {}).get("class_counts", ())
@@ -49,8 +48,6 @@ def write_card(bundle: Bundle) -> None:
         epochs=min(runs[-1].images / training["examples"], recipe.epochs),
         hours=sum(run.seconds for run in runs) / 3600,
         devices=dict.fromkeys(device for run in runs for device in run.devices),
-        seen=seen,
-        different=different,
         held_out=unseen_by(runs),
         encoder_parameters=encoder,
         decoder_parameters=decoder,

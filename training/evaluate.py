@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from rich.table import Table
 
 from model.bundle import Bundle, Manifest
 from model.outputs import Encoding
 from model.preprocess import Floats
 from model.runtime import Runtime
-from model.views.presence import most_present
 from training.answers import (
     Recall,
     WrongAnswers,
-    confusion,
     encode,
     find_wrong,
     is_wrong,
@@ -29,7 +26,7 @@ from training.confidence import Answered, fit_confidence, input_of
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import TEST_PAIRS
 from training.data.source import DatasetError
-from training.explained import Splits, measure_explained
+from training.explained import measure_explained
 from training.figures import draw_confidence, draw_wrong
 from training.kinds import draw_changed, draw_others
 from training.manifest import update_manifest
@@ -76,8 +73,6 @@ class Scores:
     """The 95 % interval of the error."""
     wrong: WrongAnswers
     """The wrong answers that the card shows; of pairs, only the first."""
-    table: Table
-    """The confusion, or the scores of each shift of pairs."""
     shifts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The scores of pairs by the largest shift of their digits, the paper's first."""
     recalls: tuple[Recall, ...] = ()
@@ -114,6 +109,16 @@ class Scores:
             f"{self.errors:,} of {self.images:,} wrong: {100 * self.errors / self.images:.2f} % "
             f"(95 % interval {low:.2f} to {high:.2f})"
         )
+
+    def details(self) -> list[str]:
+        """The recall of each class or the error at each shift, and what was left out."""
+        shifts = [
+            f"pairs, shift {shift}: {scores['error_percent']:.2f} % wrong"
+            for shift, scores in self.shifts.items()
+        ]
+        recalled = ", ".join(map(str, self.recalls))
+        told = [f"answered right, the worst class first: {recalled}"] if recalled else shifts
+        return [*told, *(self.answers.notices if self.answers else ())]
 
 
 def evaluate(
@@ -253,10 +258,6 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
     """
     manifest = runtime.bundle.manifest
     presence, poses = encode(runtime, examples.images)
-    names, answers = manifest.class_names, most_present(presence, 1)[:, 0]
-    table = Table("true \\ answer", *names)
-    for name, row in zip(names, confusion(examples.labels, answers, len(names)), strict=True):
-        table.add_row(name, *(str(count) if count else "" for count in row))
     wrong = is_wrong(presence, examples.labels)
     low, high = interval(int(wrong.sum()), len(wrong))
     if (objects := objects_of(manifest.dataset, len(wrong))) is not None:
@@ -268,8 +269,7 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
         errors=int(wrong.sum()),
         interval_percent=(max(0.0, low), high),
         wrong=find_wrong(examples, presence),
-        table=table,
-        recalls=recalls(examples.labels, presence, names),
+        recalls=recalls(examples.labels, presence, manifest.class_names),
         answers=Answers(examples, presence, poses),
     )
 
@@ -281,9 +281,12 @@ def _measure_entries(
     bundle, entries = runtime.bundle, dict[str, Any]()
     if "decode" in bundle.manifest.offers:
         training = load(DATASETS[recipe_of(bundle).dataset], "train", data_dir)
-        splits, figure = Splits(training, examples), bundle.path / EXPLAINED
         entries["explained"] = measure_explained(
-            bundle, splits, described="of the test images", figure=figure
+            bundle,
+            training,
+            examples,
+            described="of the test images",
+            figure=bundle.path / EXPLAINED,
         )
     scores = replace(scores, entries=entries)
     return calibrate(runtime, scores, scores.answers, data_dir) if scores.answers else scores

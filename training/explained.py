@@ -25,7 +25,6 @@ from training.figures import make_axes, save, show
 from training.random_sample import draw_rows, objects_of, take
 from training.recipes import recipe_of
 from training.threads import open_runtime
-from training.training_data import TrainingData
 
 COUNT = 3000
 """The most images that are explained."""
@@ -44,13 +43,6 @@ class Shown(NamedTuple):
     """(N L, C, H, W): the images themselves, or the L objects of each."""
     labels: NDArray[np.int64]
     """(N, L)."""
-
-
-class Splits(NamedTuple):
-    """Images that PCA is fitted to, and images that are explained."""
-
-    training: Examples
-    validation: Examples
 
 
 class ClassComponents:
@@ -89,18 +81,24 @@ class ClassComponents:
 
 
 def measure_explained(
-    bundle: Bundle, data: TrainingData | Splits, *, described: str, figure: Path | None = None
+    bundle: Bundle,
+    learnt: Examples,
+    held_out: Examples,
+    *,
+    described: str,
+    figure: Path | None = None,
 ) -> Explained:
     """Measure what poses explain of the held-out images of a network with a decoder.
 
     Args:
-        data: PCA is fitted on its training images.
-        described: its held-out images, in words.
+        learnt: PCA is fitted on them.
+        held_out: these are explained.
+        described: what they are, in words.
         figure: where images, reconstructions and PCA are drawn.
     """
     dim = bundle.manifest.class_dim
-    fitted = show_objects(bundle, data.training, FITTED)
-    shown = show_objects(bundle, data.validation, COUNT)
+    fitted = show_objects(bundle, learnt, FITTED)
+    shown = show_objects(bundle, held_out, COUNT)
     train, test = (_flat(scale(part.objects)) for part in (fitted, shown))
     answered, decoded = reconstruct(open_runtime(bundle), shown)
     sizes = sorted({*COMPONENTS, dim})

@@ -46,8 +46,7 @@ def draw_curves(metrics: Path, target: Path, *, title: str) -> None:
         kept = [line for line in lines if line.get(name, 0) > 0]
         axis.plot([line["epoch"] for line in kept], [line[name] for line in kept])
         words = name.replace("_percent", ", %").replace("_", " ")
-        axis.set(title=words, xlabel="epoch")
-        scale_by_logarithm(axis)
+        axis.set(title=words, xlabel="epoch", yscale="log")
     save(figure, target)
 
 
@@ -138,18 +137,6 @@ def draw_sweeps(
     for index, grid in enumerate(grids):
         picture.paste(grid, (sum(other.width for other in grids[:index]), 0))
     _save_small(picture, target, 64)
-
-
-def scale_by_logarithm(axes: Axes) -> None:
-    """Make the y-axis logarithmic, its ticks plain numbers such as 0.5."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter  # noqa: PLC0415
-
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    ticks = range(1, 10) if high < 10 * low else (1, 2, 5) if high < 1000 * low else (1,)
-    axes.yaxis.set_major_locator(LogLocator(subs=ticks))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def make_axes(

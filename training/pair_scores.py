@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.table import Table
 
 from model.capsnet import Network
 from model.preprocess import Floats, scale
@@ -18,7 +17,6 @@ from model.views.segment import candidates, segment
 from training.answers import BATCH, WrongAnswers, decode_each, evaluating, find_wrong, is_missed
 from training.data.datasets import Examples
 from training.data.pairs import (
-    PAPER_PERCENT,
     TEST_DIGESTS,
     TEST_PAIRS,
     TEST_SEED,
@@ -90,26 +88,8 @@ def score_pairs(
         "errors": first["errors"],
         "interval_percent": tuple(first["interval_percent"]),
         "wrong": shown[0],
-        "table": _tabulate(shifts),
         "shifts": shifts,
     }
-
-
-def _tabulate(shifts: dict[str, dict[str, Any]]) -> Table:
-    """The scores of each shift below those of the paper."""
-    table = Table(
-        *("pairs", "wrong, %", "95 % interval", "digits missed, %"),
-        *("squared error", "IoU of masks", "auto wrong: pairs, %", "singles, %"),
-    )
-    for name, percent in PAPER_PERCENT.items():
-        table.add_row(f"Sabour 2017, {name}", percent)
-    keys = ["digit_error_percent", "squared_error", "mask_iou"]
-    keys += ["auto_pair_error_percent", "auto_single_error_percent"]
-    for name, scores in shifts.items():
-        low, high = scores["interval_percent"]
-        cells = [f"{scores['error_percent']:.2f}", f"{low:.2f} to {high:.2f}"]
-        table.add_row(f"this bundle, shift {name}", *cells, *(f"{scores[key]:.2f}" for key in keys))
-    return table
 
 
 def find_missed(

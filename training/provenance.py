@@ -77,19 +77,6 @@ def unseen_by(runs: Sequence[Run]) -> int:
     return min(run.held_out for run in runs if run.dataset == runs[-1].dataset)
 
 
-def images_of(runs: Sequence[Run]) -> tuple[int, int]:
-    """Count the images seen in all runs with the last run's data set and task.
-
-    A seed gives the same shifts and the same pairs again, from the first on.
-
-    Returns:
-        the count with repeats, and that of distinct images.
-    """
-    own = [run for run in runs if (run.dataset, run.task) == (runs[-1].dataset, runs[-1].task)]
-    longest = {run.seed: run.images for run in sorted(own, key=lambda run: run.images)}
-    return sum(run.images for run in own), sum(longest.values())
-
-
 def refuse_other(target: Path, training: Mapping[str, Any]) -> None:
     """Refuse to write a bundle over one of another run, or over another import.
 

@@ -89,9 +89,8 @@ def report(
             pairs=pairs,
         )
     console.print(f"{opened.manifest.name}: {scores.headline()}")
-    console.print(scores.table)
-    for notice in scores.answers.notices if scores.answers else ():
-        console.print(notice)
+    for line in scores.details():
+        console.print(line)
     target = report_file or (Path("report.html") if data and not validation else None)
     if target and scores.answers:
         write_report(open_runtime(opened), scores, target)

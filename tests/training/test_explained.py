@@ -53,7 +53,9 @@ def test_each_class_has_its_own_components(count: int) -> None:
 def test_manifest_card_and_figure_tell_it(bundle: Bundle, data_dir: Path) -> None:
     """PCA with as many numbers as the pose has is among them."""
     data, figure = training_data_of(bundle, data_dir), bundle.path / EXPLAINED
-    explained = measure_explained(bundle, data, described="of toys", figure=figure)
+    explained = measure_explained(
+        bundle, data.training, data.validation, described="of toys", figure=figure
+    )
     write_card(write_findings(bundle, explained=explained))
     assert Bundle.open(bundle.path).manifest.explained == explained
     assert {"8", "16", "32", "64"} == explained.pca.keys()

@@ -204,3 +204,26 @@ def test_a_folder_that_is_no_bundle_is_kept(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="is no bundle"), replacing_folder(tmp_path) as folder:
         (folder / CARD).write_text("new")
     assert ["1.png"] == [path.name for path in tmp_path.iterdir()]
+
+
+class Crossed(BaselineCnn):
+    """It lists a normalisation after a convolution, and uses it before."""
+
+    def __init__(self, config: BaselineConfig) -> None:
+        super().__init__(config)
+        norm = nn.BatchNorm2d(1)
+        norm.running_mean.fill_(0.5)  # type: ignore[union-attr]
+        norm.running_var.fill_(4)  # type: ignore[union-attr]
+        self.filter = nn.ModuleList([nn.Conv2d(1, 1, 3, padding=1), norm])
+
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
+        """Presence of normalised and filtered images."""
+        mix, norm = self.filter
+        return super().forward(mix(norm(images)))
+
+
+def test_a_normalisation_that_is_wrongly_folded_is_refused(tmp_path: Path, noise: Examples) -> None:
+    """A bundle computes what the trained network did, not what folding made of it."""
+    with pytest.raises(ExportError, match="folded normalisation, encoder: off by"):
+        export(small(Crossed), tmp_path / "crossed", noise)
+    assert [] == list(tmp_path.iterdir())

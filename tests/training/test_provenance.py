@@ -13,7 +13,6 @@ from training.provenance import (
     TEST_READS,
     ProvenanceError,
     Run,
-    images_of,
     reads_of,
     record_read,
     unseen_by,
@@ -88,16 +87,3 @@ def test_a_broken_record_is_named(tmp_path: Path, line: str) -> None:
 def test_what_an_earlier_run_saw_is_not_unseen(earlier: list[Run], expected: int) -> None:
     """Single digits are the same as those of pairs; letters are not."""
     assert expected == unseen_by([*earlier, PAIRS])
-
-
-@pytest.mark.parametrize(
-    ("earlier", "expected"),
-    [
-        pytest.param([DIGITS], (6400, 6400), id="another task"),
-        pytest.param([replace(PAIRS, seed=2)], (12_800, 12_800), id="another seed"),
-        pytest.param([replace(PAIRS, images=9000)], (15_400, 9000), id="the same seed"),
-    ],
-)
-def test_images_of_one_seed_come_again(earlier: list[Run], expected: tuple[int, int]) -> None:
-    """They are counted twice in all, and once among the different ones."""
-    assert expected == images_of([*earlier, PAIRS])

@@ -32,7 +32,7 @@ from training.confidence import Answered, cross_validate, fit_confidence, input_
 from training.data.datasets import DATASETS, Examples, factors_of
 from training.data.pairs import validation_pairs
 from training.evaluate import seen_or_not, training_data_of
-from training.explained import Splits, measure_explained
+from training.explained import measure_explained
 from training.figures import draw_confidence, draw_health, draw_sweeps
 from training.kinds import draw_others
 from training.manifest import Content, update_manifest
@@ -81,7 +81,9 @@ def analyse(
             draw_health(found["health"], bundle.path / HEALTH, title=manifest.name)
         if "decode" in manifest.offers:
             figure = bundle.path / EXPLAINED
-            found["explained"] = measure_explained(bundle, data, described=described, figure=figure)
+            found["explained"] = measure_explained(
+                bundle, data.training, held_out, described=described, figure=figure
+            )
             found["directions"] = measure_directions(runtime, data.training, held_out)
             _draw_sweeps(runtime, held_out, found["directions"])
             found["neighbours"] = choose_images(bundle, data, own_images=own_images)
@@ -120,9 +122,9 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
         described = f"{count:,} images of the {source}"
         found["novelty"] = fit_novelty(runtime, *_halves(bundle, examples), described=described)
     if count > 1:
-        halves = Splits(*(take(examples, rows) for rows in split_rows(examples.labels, seed=0)))
+        halves = [take(examples, rows) for rows in split_rows(examples.labels, seed=0)]
         described = f"of half of the images of the {source}; PCA is fitted to the other half"
-        found["explained"] = measure_explained(bundle, halves, described=described)
+        found["explained"] = measure_explained(bundle, *halves, described=described)
     return write_findings(bundle, **found)
 
 

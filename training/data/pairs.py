@@ -38,8 +38,6 @@ TEST_DIGESTS = {
 """
 PUBLISHED_PX = 36
 """The height and width of the published pairs."""
-PAPER_PERCENT = {"baseline CNN": "8.1", "CapsNet": "5.2"}
-"""The percentages of wrong pairs in Sabour 2017, table 1."""
 
 
 class PairSet(NamedTuple):
