@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 import onnx
@@ -20,9 +19,9 @@ import typer
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 from safetensors.numpy import save
 
-from model.bundle import NAME, WEIGHTS, Bundle, Manifest, PreprocessRule, digest, write_manifest
+from model.bundle import NAME, WEIGHTS, Bundle, Manifest, digest, write_manifest
 from model.bundle.files import version_of
-from model.bundle.manifest import GraphRole, PresenceKind
+from model.bundle.manifest import GraphRole
 from model.preprocess import Floats
 from model.runtime import Runtime
 from model.runtime.cpu import open_session
@@ -43,20 +42,6 @@ _STORED_BYTES = 1024
 _TOLERANCE = 1e-4
 """The largest difference of the bundle's numbers from those of the network that is imported."""
 _ROWS = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Words:
-    """The facts about a network that its graphs do not hold."""
-
-    name: str
-    class_names: Sequence[str]
-    preprocess: PreprocessRule = "crop"
-    presence: PresenceKind = "length"
-    logits: bool = False
-    """Whether the first output is logits, which a softmax turns into probabilities."""
-    source: str = ""
-    """The file that was imported."""
 
 
 @app.command("import")
@@ -105,17 +90,17 @@ def import_(
     if not (classes or data):
         raise typer.BadParameter("give --classes, or --data with a folder for each class")
     names = classes.split(",") if classes else find_pictures(data or Path()).classes
-    words = Words(
-        name=name,
-        class_names=[one.strip() for one in names],
-        preprocess=cast("PreprocessRule", preprocess),
-        presence=cast("PresenceKind", presence),
-        logits=logits,
-        source=Path(source.rpartition(":")[0] or source).name,
-    )
+    facts = {
+        "name": name,
+        "dataset": name,
+        "class_names": tuple(one.strip() for one in names),
+        "preprocess": preprocess,
+        "presence": "probability" if logits else presence,
+        "training": {"imported": Path(source.rpartition(":")[0] or source).name},
+    }
     shape = (channels, size, size) if size else None
     foreign = read_foreign(source, decoder=decoder, image_shape=shape, logits=logits)
-    bundle = import_network(foreign, words, bundles, replace_other=replace)
+    bundle = import_network(foreign, facts, bundles, logits=logits, replace_other=replace)
     if data:
         bundle, sentence = analyse_on(bundle, data, skip_unreadable=skip_unreadable)
         console.print(sentence)
@@ -124,11 +109,19 @@ def import_(
 
 
 def import_network(
-    foreign: Foreign, words: Words, bundles: Path, *, replace_other: bool = False
+    foreign: Foreign,
+    facts: Mapping[str, Any],
+    bundles: Path,
+    *,
+    logits: bool = False,
+    replace_other: bool = False,
 ) -> Bundle:
     """Write a network as the bundle `bundles/NAME`, and check that the bundle answers alike.
 
     Args:
+        facts: entries of the manifest that its graphs do not tell, `name` and `class_names` among
+            them.
+        logits: whether the first output is logits, which a softmax turns into probabilities.
         replace_other: whether a bundle that something else made may be replaced.
 
     Raises:
@@ -136,26 +129,27 @@ def import_network(
         ExportError: the graphs do not have the inputs and outputs of a bundle, or do not fit the
             class names.
     """
-    if not NAME.fullmatch(words.name):
-        raise ExportError(f"{words.name!r} is not a bundle name: small letters, digits and hyphens")
+    target = bundles / facts["name"]
+    if not NAME.fullmatch(target.name):
+        raise ExportError(f"{target.name!r} is not a bundle name: small letters, digits, hyphens")
     if not replace_other:
-        refuse_other(bundles / words.name, {"imported": words.source})
+        refuse_other(target, facts["training"])
     image_shape = _image_shape(foreign.encoder)
     graphs: dict[GraphRole, onnx.ModelProto] = {
-        "encoder": _complete_encoder(foreign, logits=words.logits)
+        "encoder": _complete_encoder(foreign, logits=logits)
     }
     if foreign.decoder:
         graphs["decoder"] = _complete_decoder(foreign.decoder)
-    with replacing_folder(bundles / words.name) as folder:
+    with replacing_folder(target) as folder:
         _store(graphs, folder)
-        poses = _try(folder / "encoder.onnx", image_shape, words)
+        poses = _try(folder / "encoder.onnx", image_shape, len(facts["class_names"]))
         try:
-            manifest = _describe(graphs, words, folder, image_shape, class_dim=poses.shape[2])
+            manifest = _describe(graphs, facts, folder, image_shape, class_dim=poses.shape[2])
         except ValueError as error:
             raise ExportError(str(error)) from error
         write_manifest(folder, manifest)
-        _compare(foreign, Runtime(Bundle.open(folder), device="cpu"), logits=words.logits)
-    return Bundle.open(bundles / words.name)
+        _compare(foreign, Runtime(Bundle.open(folder), device="cpu"), logits=logits)
+    return Bundle.open(target)
 
 
 def analyse_on(
@@ -179,35 +173,29 @@ def analyse_on(
 
 def _describe(
     graphs: Mapping[GraphRole, onnx.ModelProto],
-    words: Words,
+    facts: Mapping[str, Any],
     folder: Path,
     image_shape: tuple[int, int, int],
     *,
     class_dim: int,
 ) -> Manifest:
-    """The manifest; a word that is unknown, or does not suit the images, is a ValueError."""
     names = {role: f"{role}.onnx" for role in graphs}
     digests = {name: digest(folder / name, folder) for name in (*names.values(), WEIGHTS)}
     channels, height, width = image_shape
     return Manifest(
-        name=words.name,
         version=version_of(digests[WEIGHTS]),
         sha256=digests,
         family=FAMILY,
         family_title="a network trained elsewhere",
-        dataset=words.name,
-        class_names=tuple(words.class_names),
         channels=channels,
         height=height,
         width=width,
         class_dim=class_dim,
-        preprocess=words.preprocess,
-        presence="probability" if words.logits else words.presence,
         offers=("decode",) if "decoder" in graphs else (),
         graphs=names,
         layers=(),
         opset=graphs["encoder"].opset_import[0].version,
-        training={"imported": words.source},
+        **facts,
     )
 
 
@@ -302,11 +290,10 @@ def _store(graphs: Mapping[GraphRole, onnx.ModelProto], folder: Path) -> None:
         onnx.save(graph, folder / f"{role}.onnx")
 
 
-def _try(encoder: Path, image_shape: tuple[int, int, int], words: Words) -> Floats:
+def _try(encoder: Path, image_shape: tuple[int, int, int], count: int) -> Floats:
     """Answer a few images, and check what the manifest promises of the answers; gives the poses."""
     images = _images(image_shape)
     presence, poses = open_session(encoder).run(["presence", "poses"], {"images": images})
-    count = len(words.class_names)
     if presence.shape != (_ROWS, count) or poses.ndim != 3 or poses.shape[:2] != (_ROWS, count):
         raise ExportError(
             f"for {_ROWS} images and {count} classes, the presence is {presence.shape} and the "

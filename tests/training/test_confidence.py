@@ -115,14 +115,6 @@ def test_a_bundle_is_calibrated_on_images_that_it_left_out(
     assert "99 %: all labels" in text
 
 
-def test_weights_that_the_images_chose_are_named(bundle_path: Path, data_dir: Path) -> None:
-    """The coverage on new images is then lower."""
-    chosen = say_training(bundle_path, data_dir / "chosen", runs=(replace(RUN, kept_step=7),))
-    confidence = measure_confidence(chosen, training_data_of(chosen, data_dir).validation)
-    assert confidence
-    assert "also chose the weights of step 7" in confidence.images
-
-
 def test_a_network_of_all_images_is_calibrated_on_half_of_the_test_split(
     bundle_path: Path, data_dir: Path
 ) -> None:

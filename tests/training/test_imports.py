@@ -201,13 +201,6 @@ def test_weights_lie_beside_the_model_alone(place: str, command: Command, tmp_pa
         command(tmp_path / "pipe.onnx", *options)
 
 
-def test_a_fixed_batch_is_refused(command: Command, tmp_path: Path) -> None:
-    """A service sends batches of any size."""
-    file = classifier(tmp_path, rows=2)
-    with pytest.raises(ExportError, match="dynamic first axis"):
-        command(file, "--name", "two", "--classes", "a,b", "--logits", "--bundles", tmp_path)
-
-
 @pytest.mark.parametrize(
     ("source", "size", "why"),
     [

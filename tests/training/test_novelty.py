@@ -7,7 +7,7 @@ import pytest
 
 from model.bundle import Bundle, Manifest
 from model.runtime import Runtime
-from model.views.novelty import measure_distances, rank
+from model.views.novelty import rank
 from tests.training.published import write_toys
 from training.answers import encode
 from training.data.datasets import DATASETS
@@ -15,7 +15,6 @@ from training.kinds import draw_others
 from training.novelty import (
     compare_kinds,
     find_features,
-    fit_gaussians,
     fit_novelty,
     score_novelty,
 )
@@ -51,25 +50,6 @@ def test_a_fitted_rule_knows_what_it_was_fitted_on(
         table = getattr(rule, name)
         extremes = () if feature is None else (feature[:half].min(), feature[:half].max())
         assert extremes == pytest.approx((*table[:1], *table[-1:]), rel=1e-4)
-
-
-def draw_poses(count: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Presence (N, 3) and poses (N, 3, 2) of two classes, which differ a little in length."""
-    rng = np.random.default_rng(seed)
-    poses = rng.normal(0, (0.02, 0.005), (count, 3, 2))
-    poses[np.arange(count), np.arange(count) % 2, 0] += 0.8
-    poses = poses.astype(np.float32)
-    return np.linalg.norm(poses, axis=2), poses
-
-
-def test_distances_are_those_of_mahalanobis() -> None:
-    """Up to a factor and what the regularisation does."""
-    presence, poses = draw_poses(400, seed=0)
-    flat, labels = poses.reshape(400, 6).astype(float), np.arange(400) % 2
-    away = flat - np.stack([flat[labels == label].mean(axis=0) for label in (0, 1)])[labels]
-    expected = np.sqrt(np.einsum("ni,ij,nj->n", away, np.linalg.inv(np.cov(away.T)), away))
-    ratios = measure_distances(fit_gaussians(presence, poses), presence, poses) / expected
-    assert ratios / ratios.mean() == pytest.approx(np.ones(400), rel=0.02)
 
 
 def test_only_images_that_were_not_learnt_are_compared(

@@ -11,7 +11,6 @@ from PIL import Image
 from training.data.source import DatasetError
 from training.recipes import PRESETS, Recipe
 from training.training_data import (
-    for_pictures,
     load_again,
     load_pictures,
     load_published,
@@ -50,18 +49,6 @@ def test_pictures_too_small_for_the_network(folder: Folder, tiny: Recipe) -> Non
     """The error names both."""
     with pytest.raises(DatasetError, match=r"tiny and images of 12x12 px: .* too small"):
         load_pictures(tiny, folder(size=(12, 12)))
-
-
-@pytest.mark.parametrize("name", ["pictures", "mnist-compact", "mnist-matrix"])
-@pytest.mark.parametrize("count", [10, 40, 400, 1999, 2000, 50_000])
-def test_pictures_are_learnt_for_enough_steps(name: str, count: int) -> None:
-    """Eight hundred at least, in batches that grow with the folder."""
-    preset = PRESETS[name]
-    recipe = for_pictures(preset, count)
-    steps = recipe.epochs * count / recipe.batch_size
-    assert steps == pytest.approx(max(800, preset.epochs * count / preset.batch_size), rel=0.01)
-    assert min(16, preset.batch_size) <= recipe.batch_size <= preset.batch_size
-    assert recipe.spread_steps <= max(800, steps) / 9
 
 
 def test_pictures_are_read_again_as_they_were(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
