@@ -19,7 +19,7 @@ from model.capsnet import build, family_of
 from training import export, report
 from training.advice import advise
 from training.analysis.bundle import analyse, analyse_factors
-from training.answers import measure_presence, most_confused, recalls
+from training.answers import measure_presence, recalls
 from training.card import write_card
 from training.command import (
     DATA_DIR,
@@ -148,8 +148,8 @@ def train(
     name = recipe.name if data is None else training_data.dataset.name
     pictures = training_data.pictures
     if pictures and final:
-        both = f"{pictures.trained_pictures} {pictures.held_out_pictures}"
-        pictures = pictures.model_copy(update={"trained_pictures": both})
+        both = (*pictures.learnt, *pictures.held_out_pictures)
+        pictures = pictures.model_copy(update={"learnt": both})
     command = typed_command(context.meta[TYPED])
     plan = Plan(recipe, seed, training, validation, directory, pictures, published, command)
     with plan.locked():
@@ -375,11 +375,11 @@ def conclude(trainer: Trainer, class_names: Sequence[str] = ()) -> Iterator[str]
     counts = np.bincount(trainer.plan.training.labels, minlength=len(class_names)).tolist()
     yield from advise(
         validation.labels,
-        found,
+        presence,
+        class_names,
         pictures=dict(zip(class_names, counts, strict=True)),
         size_px=max(trainer.plan.recipe.network.image_shape[1:]),
         pretrained=bool(trainer.plan.recipe.pretrained),
-        confused=most_confused(validation.labels, presence, class_names),
     )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from training.answers import Labels, Recall
+from model.preprocess import Floats
+from training.answers import Labels, most_confused, recalls
 
 BARELY_LEARNT = 0.8
 """Errors, as a share of those of a constant answer, from which a network has barely learnt."""
@@ -20,24 +21,24 @@ FEW_SCORED = 100
 
 def advise(
     labels: Labels,
-    recalls: Sequence[Recall],
+    presence: Floats,
+    class_names: Sequence[str],
     *,
     pictures: Mapping[str, int],
     size_px: int,
     pretrained: bool = False,
-    confused: tuple[str, str, int] | None = None,
 ) -> Iterator[str]:
     """Yield what helps, the surest first, as sentences.
 
     Args:
         labels: (N,) of the scored images.
-        recalls: of their classes, the lowest first.
+        presence: (N, K), the answers to them.
         pictures: the number of training pictures of each class; empty where it is unknown.
         size_px: the longest side of the network's images.
         pretrained: whether its stem's weights are published ones.
-        confused: the most frequent mistake: class, answer, and how often.
     """
-    images, right = len(labels), sum(recall.right for recall in recalls)
+    worst, *others = recalls(labels, presence, class_names)
+    images, right = len(labels), sum(recall.right for recall in (worst, *others))
     error, guess = 1 - right / images, 1 - np.bincount(labels).max() / images
     if error >= BARELY_LEARNT * guess:
         yield (
@@ -53,7 +54,6 @@ def advise(
             "answers those with a class, too."
         )
     least, most = min(pictures.values(), default=0), max(pictures.values(), default=0)
-    worst = recalls[0]
     if 2 * least < most:
         rare = min(pictures, key=lambda name: pictures[name])
         yield (
@@ -69,7 +69,7 @@ def advise(
         )
     elif error and not is_ready and least >= ENOUGH:
         yield f"Where details tell the classes apart, try a --size above {size_px}."
-    if confused:
+    if confused := most_confused(labels, presence, class_names):
         own, other, count = confused
         yield (
             f"{own} is taken for {other} most often ({count:,} times): look at these pictures. Are "

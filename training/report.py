@@ -5,21 +5,20 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
 from model import open_bundle
-from model.bundle import Manifest
 from model.bundle.atomic_file import replacing
 from model.canvas import enlarge, png, showing
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from model.views.presence import most_present
 from training.advice import advise
-from training.answers import Recall, confusion, most_confused
+from training.answers import Recall, confusion
 from training.command import DATA_DIR, BundleName, DataDir, SkipUnreadable, app, console
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS
 from training.evaluate import Answers, ScoredSplit, Scores, evaluate, score_folder
@@ -30,14 +29,9 @@ from training.threads import open_runtime
 
 MAX_MISTAKES, MAX_DRAWN = 24, 12
 """The largest numbers of mistakes and of right answers that are shown."""
+_NOTHING = "Nothing stands out. Score pictures from where the network will be used."
 _MIN_PX = 96
 """Images are enlarged by whole pixels until they are about this high."""
-
-
-class _Png(NamedTuple):
-    base64: str
-    width: int
-    height: int
 
 
 @app.command("evaluate")
@@ -113,12 +107,20 @@ def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
     wrong, right = _worst_first(answers), first == labels
     confidence = answers.presence[np.arange(len(first)), first].astype(np.float64)
     mistakes = wrong[:MAX_MISTAKES]
+    advice = advise(
+        labels,
+        answers.presence,
+        names,
+        pictures=class_counts,
+        size_px=max(manifest.height, manifest.width),
+        pretrained=bool(manifest.training.get("recipe", {}).get("pretrained")),
+    )
     with showing(manifest.shown_channels):
         text = render(
             "report.html",
             name=manifest.name,
             headline=scores.headline(),
-            advice=_advice(manifest, scores, class_counts),
+            advice=list(advice) or [_NOTHING],
             recalls=[_describe_recall(recall) for recall in scores.recalls],
             class_counts=class_counts,
             class_names=names,
@@ -141,21 +143,6 @@ def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
         )
     with replacing(target) as file:
         file.write(text.encode())
-
-
-def _advice(manifest: Manifest, scores: Scores, class_counts: dict[str, int]) -> list[str]:
-    answers = scores.answers
-    assert answers is not None
-    sentences = advise(
-        answers.examples.labels,
-        scores.recalls,
-        pictures=class_counts,
-        size_px=max(manifest.height, manifest.width),
-        pretrained=bool(manifest.training.get("recipe", {}).get("pretrained")),
-        confused=most_confused(answers.examples.labels, answers.presence, manifest.class_names),
-    )
-    nothing = "Nothing stands out. Score pictures from where the network will be used."
-    return list(sentences) or [nothing]
 
 
 def _describe_recall(recall: Recall) -> dict[str, Any]:
@@ -224,12 +211,10 @@ def _draw(
     return described
 
 
-def _png_of(image: Floats) -> _Png:
-    """An image (C, H, W), enlarged, as the content of a PNG file."""
-    _, height, width = image.shape
-    factor = max(1, round(_MIN_PX / height))
-    content = base64.b64encode(png(enlarge(image, factor))).decode()
-    return _Png(content, width * factor, height * factor)
+def _png_of(image: Floats) -> str:
+    """An image (C, H, W), enlarged by whole pixels, as the content of a PNG file."""
+    factor = max(1, round(_MIN_PX / image.shape[1]))
+    return base64.b64encode(png(enlarge(image, factor))).decode()
 
 
 def _first(answers: Answers) -> NDArray[np.int64]:

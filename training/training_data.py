@@ -44,36 +44,26 @@ class FolderSplit(BaseModel):
 
     It is the same for runs of any seed, as one may follow another.
     """
-    trained_pictures: str = ""
-    """Fingerprints, with spaces between them, of the pictures that the weights have learnt from, in
-    this run or an earlier one whose weights it took."""
-    held_out_pictures: str = ""
-    """Fingerprints of the pictures that are held out, likewise."""
+    learnt: tuple[str, ...] = ()
+    """Fingerprints of the pictures that the weights have learnt from, in this run or an earlier one
+    whose weights it took."""
+    held_out_pictures: tuple[str, ...] = ()
+    """Fingerprints of the pictures that are held out."""
     skip_unreadable: bool = False
     """Whether unreadable files are left out."""
     class_counts: tuple[int, ...] = ()
     """The number of training pictures of each class."""
 
-    @property
-    def learnt(self) -> list[str]:
-        """Fingerprints of the pictures that the weights have learnt from."""
-        return self.trained_pictures.split()
-
     def is_same(self, other: FolderSplit | None) -> bool:
         """Return whether both hold out the same pictures of as many, in the same classes."""
-        moved = other and other.model_copy(
-            update={
-                "folder": self.folder,
-                "trained_pictures": self.trained_pictures,
-                "class_counts": self.class_counts,
-                "skip_unreadable": self.skip_unreadable,
-            }
-        )
-        return self == moved
+        if other is None:
+            return False
+        names = ("class_names", "count", "held_out", "seed", "held_out_pictures")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def uses(self) -> dict[str, str]:
         """What training did with pictures, by the hash of their content."""
-        held_out = dict.fromkeys(map(content_of, self.held_out_pictures.split()), "held out")
+        held_out = dict.fromkeys(map(content_of, self.held_out_pictures), "held out")
         return held_out | dict.fromkeys(map(content_of, self.learnt), "learnt from")
 
 
@@ -206,7 +196,7 @@ def load_pictures(
         channels=channels,
         held_out_share=split.held_out,
         seen=seen,
-        held_out=split.held_out_pictures.split(),
+        held_out=split.held_out_pictures,
         skip_unreadable=split.skip_unreadable,
     )
     dataset = replace(loaded.dataset, name=dataset_name(folder))
@@ -224,8 +214,8 @@ def load_pictures(
         count=count,
         held_out=split.held_out,
         seed=split.seed,
-        trained_pictures=" ".join(dict.fromkeys((*loaded.trained, *seen, *split.learnt))),
-        held_out_pictures=" ".join(loaded.held_out),
+        learnt=tuple(dict.fromkeys((*loaded.trained, *seen, *split.learnt))),
+        held_out_pictures=tuple(loaded.held_out),
         skip_unreadable=split.skip_unreadable,
         class_counts=np.bincount(loaded.training.labels, minlength=len(names)).tolist(),
     )
@@ -248,7 +238,7 @@ def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> 
     data = load_pictures(recipe, folder, channels=network.channels, size=size, split=split)
     now = data.pictures
     assert now is not None
-    known = {*pictures.learnt, *pictures.held_out_pictures.split()}
+    known = {*pictures.learnt, *pictures.held_out_pictures}
     if not pictures.is_same(now) or not known.issuperset(now.learnt):
         raise DatasetError(f"{pictures.folder} has changed since the network was trained on it")
     return data._replace(recipe=recipe, pictures=pictures)

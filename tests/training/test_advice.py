@@ -9,12 +9,20 @@ from training.advice import advise
 from training.answers import Recall
 
 
-def tell(*recalls: Recall, confused: tuple[str, str, int] | None = None, **facts: int) -> str:
+def tell(*recalls: Recall, **facts: int) -> str:
     """The advice for recalls, and for 50 training pictures of each class or other facts."""
-    labels = np.repeat(np.arange(len(recalls)), [recall.images for recall in recalls])
-    pictures = {recall.class_name: facts.get(recall.class_name, 50) for recall in recalls}
-    size_px = facts.get("size_px", 32)
-    return " ".join(advise(labels, recalls, pictures=pictures, size_px=size_px, confused=confused))
+    count = len(recalls)
+    labels = np.repeat(np.arange(count), [recall.images for recall in recalls])
+    answers = np.concatenate(
+        [
+            np.where(np.arange(recall.images) < recall.right, label, (label + 1) % count)
+            for label, recall in enumerate(recalls)
+        ]
+    )
+    names = [recall.class_name for recall in recalls]
+    pictures = {name: facts.get(name, 50) for name in names}
+    presence = np.eye(count, dtype=np.float32)[answers]
+    return " ".join(advise(labels, presence, names, pictures=pictures, size_px=32))
 
 
 @pytest.mark.parametrize(

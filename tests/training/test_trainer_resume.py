@@ -92,9 +92,11 @@ def test_metrics_past_the_checkpoint_are_dropped(make_trainer: MakeTrainer) -> N
 def test_a_folder_that_holds_out_others_is_not_resumed(make_trainer: MakeTrainer) -> None:
     """The weights may have learnt from them; where the folder lies does not matter."""
     plan, device = make_trainer().plan, torch.device("cpu")
-    pictures = FolderSplit(folder="/bars", class_names=("top", "middle"), held_out_pictures="a b")
+    pictures = FolderSplit(
+        folder="/bars", class_names=("top", "middle"), held_out_pictures=("a", "b")
+    )
     run_three_steps(Trainer(replace(plan, pictures=pictures), device=device))
-    others = pictures.model_copy(update={"held_out_pictures": "a c"})
+    others = pictures.model_copy(update={"held_out_pictures": ("a", "c")})
     with pytest.raises(TrainingError, match="seed or split"):
         Trainer(replace(plan, pictures=others), device=device, resume=True)
     moved = pictures.model_copy(update={"folder": "/elsewhere"})

@@ -93,7 +93,7 @@ def test_a_folder_that_grew_holds_out_what_weights_have_not_seen(
     data = load_pictures(tiny, place, seen=first.learnt)
     assert data.pictures is not None
     assert (18, (54, 54, 54)) == (len(data.validation.labels), data.pictures.class_counts)
-    assert not set(first.learnt) & set(data.pictures.held_out_pictures.split())
+    assert not set(first.learnt) & set(data.pictures.held_out_pictures)
     assert set(first.learnt) < set(data.pictures.learnt)
     again = load_again(data.recipe, data.pictures, tmp_path)
     np.testing.assert_array_equal(data.validation.images, again.validation.images)
