@@ -81,18 +81,12 @@ def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[st
     return {kind: Kind(images) for kind, images in kinds.items()}
 
 
-def print_letter(letter: str, *, weight: int) -> Image.Image:
-    """A letter in Pillow's font, white on black, its strokes widened by `weight` pixels."""
-    picture = Image.new("L", (_CANVAS, _CANVAS))
-    font, middle = ImageFont.load_default(_FONT), (_CANVAS / 2, _CANVAS / 2)
-    ImageDraw.Draw(picture).text(middle, letter, 255, font, anchor="mm", stroke_width=weight)
-    return picture
-
-
 def _letter(rng: np.random.Generator, manifest: Manifest) -> Floats:
-    """(C, H, W)."""
-    letter = LETTERS[rng.integers(len(LETTERS))]
-    picture = print_letter(letter, weight=int(rng.integers(0, 4)))
+    """A letter in Pillow's font, white on black, of some weight and turn, as (C, H, W)."""
+    letter, weight = LETTERS[rng.integers(len(LETTERS))], int(rng.integers(0, 4))
+    picture, middle = Image.new("L", (_CANVAS, _CANVAS)), (_CANVAS / 2, _CANVAS / 2)
+    font = ImageFont.load_default(_FONT)
+    ImageDraw.Draw(picture).text(middle, letter, 255, font, anchor="mm", stroke_width=weight)
     degrees = rng.uniform(-_LETTER_TURN_DEG, _LETTER_TURN_DEG)
     turned = picture.rotate(degrees, Image.Resampling.BICUBIC)
     return prepare(turned, manifest.image_shape, rule=manifest.preprocess).image
