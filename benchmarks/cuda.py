@@ -24,7 +24,6 @@ from model.runtime.cuda import CudaOptions
 SETTINGS = {
     "float32": CudaOptions(),
     "float32, no graphs": CudaOptions(graphs=False),
-    "float32, exhaustive search": CudaOptions(conv_search="exhaustive"),
     "TF32": CudaOptions(tf32=True),
     "half": CudaOptions(precision="half"),
     "half, no graphs": CudaOptions(precision="half", graphs=False),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -48,17 +50,19 @@ class Bundle:
         """
         manifest = _read_manifest(path)
         _check_files(path, manifest)
-        rule = manifest.novelty
+        rule, classes, dim = manifest.novelty, manifest.num_classes, manifest.class_dim
         if rule and rule.distance:
-            gaussians = _read_gaussians(path, (manifest.num_classes, manifest.class_dim))
+            with _naming(path, NOVELTY):
+                gaussians = PoseGaussians.load(path / NOVELTY)
+            _check_poses(path / NOVELTY, gaussians.means.shape, (classes, classes * dim))
             manifest = replace(manifest, novelty=replace(rule, gaussians=gaussians))
         if manifest.neighbours:
-            gallery = _read_gallery(path, (manifest.num_classes, manifest.class_dim))
+            with _naming(path, NEIGHBOURS):
+                gallery = PoseGallery.load(path / NEIGHBOURS)
+            _check_poses(path / NEIGHBOURS, gallery.whitening.shape[:2], (classes, dim))
             manifest = replace(manifest, neighbours=replace(manifest.neighbours, gallery=gallery))
-        try:
-            samples = read_samples(path / SAMPLES, manifest.num_classes)
-        except ValueError as error:
-            raise BundleError(f"{path}: {SAMPLES}: {error}") from error
+        with _naming(path, SAMPLES):
+            samples = read_samples(path / SAMPLES, classes)
         return cls(path, manifest, samples)
 
     def graph(self, role: GraphRole) -> Path:
@@ -112,26 +116,18 @@ def digest(file: Path, bundle: Path) -> str:
         raise BundleError(f"{bundle}: {file.name} cannot be read: {error.strerror}") from error
 
 
-def _read_gaussians(path: Path, poses: tuple[int, int]) -> PoseGaussians:
-    """Read the Gaussians of a network whose poses are (K, D) for each image."""
+@contextmanager
+def _naming(bundle: Path, *files: str) -> Iterator[None]:
+    """Refuse a bundle where its file is at fault, and name both."""
     try:
-        gaussians = PoseGaussians.load(path / NOVELTY)
+        yield
     except ValueError as error:
-        raise BundleError(f"{path}: {NOVELTY}: {error}") from error
-    if gaussians.means.shape != (poses[0], poses[0] * poses[1]):
-        raise BundleError(f"{path}: {NOVELTY} is of a network with other poses")
-    return gaussians
+        raise BundleError(": ".join((str(bundle), *files, str(error)))) from error
 
 
-def _read_gallery(path: Path, poses: tuple[int, int]) -> PoseGallery:
-    """Read the gallery of a network whose poses are (K, D) for each image."""
-    try:
-        gallery = PoseGallery.load(path / NEIGHBOURS)
-    except ValueError as error:
-        raise BundleError(f"{path}: {NEIGHBOURS}: {error}") from error
-    if gallery.whitening.shape[:2] != poses:
-        raise BundleError(f"{path}: {NEIGHBOURS} is of a network with other poses")
-    return gallery
+def _check_poses(file: Path, shape: tuple[int, ...], expected: tuple[int, int]) -> None:
+    if shape != expected:
+        raise BundleError(f"{file.parent}: {file.name} is of a network with other poses")
 
 
 def _read_manifest(path: Path) -> Manifest:
@@ -143,7 +139,5 @@ def _read_manifest(path: Path) -> Manifest:
         raise BundleError(f"{path}: {MANIFEST} is not JSON that can be used: {error}") from error
     if not isinstance(values, dict):
         raise BundleError(f"{path}: {MANIFEST} is not a JSON object")
-    try:
+    with _naming(path, MANIFEST):
         return Manifest.from_dict(values)
-    except ValueError as error:
-        raise BundleError(f"{path}: {MANIFEST}: {error}") from error

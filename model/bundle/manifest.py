@@ -40,12 +40,11 @@ ANY_SIZE: GraphRole = "encoder.any-size"
 HALF: GraphRole = "encoder.fp16"
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """The form of a bundle's name."""
-_REMOVED = ("pose_dimensions", "eight_bits", "encoder.int8")
 _GRAPHS: dict[Offer, GraphRole] = {"decode": "decoder", "trace": "routing"}
 _HAS = {"decode": "poses", "trace": "routed layers", "neighbours": "training images"}
 
 
-class _Training(TypedDict, total=False):
+class Training(TypedDict, total=False):
     """What the entry `training` has, among others."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
@@ -60,7 +59,7 @@ class _Training(TypedDict, total=False):
 
 def _check_training(values: dict[str, Any]) -> dict[str, Any]:
     try:
-        return dict(TypeAdapter(_Training).validate_python(values))
+        return dict(TypeAdapter(Training).validate_python(values))
     except ValidationError as error:
         raise ValueError(describe_fault(error)) from error
 
@@ -218,10 +217,8 @@ class Manifest(Entry):
 
     def find_direction(self, label: int, name: str) -> Direction | None:
         """Return a direction of a class that is offered; None if there is none of that name."""
-        for direction in self.offered_directions(label):
-            if direction.name == name:
-                return direction
-        return None
+        offered = self.offered_directions(label)
+        return next((one for one in offered if one.name == name), None)
 
     def offered_directions(self, label: int) -> list[Direction]:
         """The directions of a class that are offered."""
@@ -236,15 +233,6 @@ class Manifest(Entry):
         """
         if (version := values.get("schema_version")) != SCHEMA_VERSION:
             raise ValueError(f"schema version {version}, expected {SCHEMA_VERSION}")
-        values = _without_removed(values)
         if unknown := values.keys() - {entry.name for entry in fields(cls)}:
             raise ValueError(f"unknown entries: {', '.join(sorted(unknown))}")
         return super().from_dict(values)
-
-
-def _without_removed(values: dict[str, Any]) -> dict[str, Any]:
-    """Leave out dimensions and the encoder in 8 bits, which nothing reads any more."""
-    kept = {name: value for name, value in values.items() if name not in _REMOVED}
-    if isinstance(graphs := kept.get("graphs"), dict):
-        kept["graphs"] = {role: name for role, name in graphs.items() if role not in _REMOVED}
-    return kept

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import statistics
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -25,15 +22,13 @@ from onnxruntime import (
 )
 
 from model.bundle import BundleError
-from model.runtime.sessions import DTYPES, Array, PlainSession, Session, create_session
+from model.runtime.sessions import DTYPES, PlainSession, create_session
 
 PROVIDER = "CPUExecutionProvider"
 QUICK_S = 0.002
 """An inference of one row that takes less on one thread is not divided among several."""
 MAX_ROW_S = 60.0
 """A graph whose trial takes longer is refused: it may loop forever."""
-_REMEMBERED, _TRY_EVERY = 5, 32
-"""Runs of each session that are compared, and runs between two trials of the slower one."""
 
 
 class CpuDevice:
@@ -41,83 +36,22 @@ class CpuDevice:
 
     Args:
         threads: of one inference; 0 takes this process's CPU quota.
-        lone_threads: threads of one inference of the encoder for one or two images, which runs only
-            when the queue is short.
     """
 
-    def __init__(self, threads: int = 0, lone_threads: int = 0) -> None:
+    def __init__(self, threads: int = 0) -> None:
         self.threads = threads or cpu_quota()
-        self.lone_threads = max(self.threads, lone_threads)
 
-    def open(self, graph: Path, *, lone: bool = False) -> Session:
-        """Load a graph and measure it, on one thread where that is quick.
+    def open(self, graph: Path) -> PlainSession:
+        """Load a graph and measure it. A quick one runs on one thread.
 
         Raises:
             BundleError: onnxruntime cannot load it or run it.
         """
-        one_thread = _measured(graph, 1)
-        most = self.lone_threads if lone else self.threads
-        if most == 1 or one_thread.row_s <= QUICK_S:
-            return one_thread
-        all_threads = _measured(graph, most)
-        all_threads.core_s = one_thread.core_s
-        return FasterSession([one_thread, all_threads]) if lone else all_threads
-
-
-class FasterSession:
-    """Sessions of one graph with different numbers of threads. The one that was faster lately runs.
-
-    On a quiet machine that is the one with more threads. Next to another busy program it is the one
-    with a single thread, because threads of one inference wait for each other.
-
-    Args:
-        sessions: at least two.
-        clock: seconds.
-    """
-
-    def __init__(
-        self, sessions: Sequence[Session], *, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
-        self._sessions = sessions
-        self._clock = clock
-        self._seconds = [deque([session.row_s], _REMEMBERED) for session in sessions]
-        self._runs = 0
-
-    @property
-    def provider(self) -> str:
-        """The onnxruntime provider in use."""
-        return self._sessions[0].provider
-
-    @property
-    def row_s(self) -> float:
-        """The seconds of one row in recent runs."""
-        return min(map(statistics.median, self._seconds))
-
-    @property
-    def core_s(self) -> float:
-        """The seconds of a core that one row took when the graph was loaded."""
-        return self._sessions[0].core_s
-
-    def run(self, **inputs: Array) -> list[Array]:
-        """Return all outputs."""
-        self._runs += 1
-        medians = [statistics.median(seconds) for seconds in self._seconds]
-        order = sorted(range(len(medians)), key=medians.__getitem__)
-        chosen = order[0 if self._runs % _TRY_EVERY else 1]
-        began = self._clock()
-        outputs = self._sessions[chosen].run(**inputs)
-        rows = len(next(iter(inputs.values())))
-        self._seconds[chosen].append((self._clock() - began) / rows)
-        return outputs
-
-    def padding(self, rows: int) -> int:
-        """Return 0: batches are not padded."""
-        return self._sessions[0].padding(rows)
-
-
-def _measured(graph: Path, threads: int) -> PlainSession:
-    session = open_session(graph, threads=threads)
-    return PlainSession(session, *_seconds_of_a_row(graph, session))
+        one_thread = open_session(graph, threads=1)
+        row_s, core_s = _seconds_of_a_row(graph, one_thread)
+        quick = self.threads == 1 or row_s <= QUICK_S
+        session = one_thread if quick else open_session(graph, threads=self.threads)
+        return PlainSession(session, core_s)
 
 
 def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
@@ -175,47 +109,22 @@ def cpu_quota(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/se
     """Return how many CPUs this process may use: its smallest quota, rounded up.
 
     Args:
-        cgroups: where control groups of either version are mounted.
-        own: names the groups of this process. A container sees its own as the root; a unit of
+        cgroups: where control groups (version 2) are mounted.
+        own: names the group of this process. A container sees its own as the root; a unit of
             systemd lies in others, each of which may have a quota.
     """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    folders = [folder for group in _groups(own) for folder in (group, *group.parents)]
-    quotas = [
-        read(cgroups / folder)
-        for folder in folders
-        for read in (_quota_of_version_2, _quota_of_version_1)
-    ]
-    return max(1, math.ceil(min(usable or 1, *(quota for quota in quotas if quota), math.inf)))
-
-
-def _groups(own: Path) -> list[Path]:
-    """The groups that may limit this process, relative to where they are mounted."""
-    groups = [Path(), Path("cpu")]
+    group = Path()
     with suppress(OSError):
-        for line in own.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if not controllers:
-                groups.append(Path(path.lstrip("/")))
-            elif "cpu" in controllers.split(","):
-                groups.append(Path("cpu", path.lstrip("/")))
-    return groups
+        group = Path(own.read_text().rpartition("0::")[2].strip().lstrip("/"))
+    quotas = [_quota(cgroups / folder) for folder in {Path(), group, *group.parents}]
+    return max(1, math.ceil(min(usable or 1, *quotas)))
 
 
-def _quota_of_version_2(folder: Path) -> float | None:
+def _quota(folder: Path) -> float:
     """`cpu.max` holds "quota period", in microseconds, or "max period"."""
     try:
         quota, period = (folder / "cpu.max").read_text().split()
         return int(quota) / int(period)
     except (OSError, ValueError, ZeroDivisionError):
-        return None
-
-
-def _quota_of_version_1(folder: Path) -> float | None:
-    """The quota is -1 where there is none."""
-    try:
-        quota = int((folder / "cpu.cfs_quota_us").read_text())
-        period = int((folder / "cpu.cfs_period_us").read_text())
-    except (OSError, ValueError):
-        return None
-    return quota / period if quota > 0 and period > 0 else None
+        return math.inf

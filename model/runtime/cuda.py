@@ -20,23 +20,17 @@ from model.runtime import cpu
 from model.runtime.sessions import (
     Array,
     BucketedSession,
-    Buckets,
     PlainSession,
     Session,
     create_session,
 )
 
 Precision = Literal["float32", "half"]
-ConvSearch = Literal["heuristic", "exhaustive", "default"]
-ArenaGrowth = Literal["as-requested", "power-of-two"]
 
 PROVIDER = "CUDAExecutionProvider"
 _ERRORS = 3
 """The severity from which onnxruntime logs. Version 1.31 warns at each session that no plugin
 provides CUDA, although the CUDA provider that it has built in works."""
-_ARENA_STRATEGIES = {"as-requested": "kSameAsRequested", "power-of-two": "kNextPowerOfTwo"}
-
-
 capture_lock = threading.Lock()
 """The lock of calls to CUDA: while one thread captures a graph, calls of others would fail."""
 
@@ -53,37 +47,24 @@ class DeviceLostError(Exception):
 class CudaOptions:
     """Options of CUDA. `precision` and `tf32` are settings of the service."""
 
-    device_id: int = 0
     precision: Precision = "float32"
     """`half` runs the encoder's convolutions and votes in float16."""
     tf32: bool = False
     """Round factors of float32 convolutions and products to 10 bits of mantissa."""
     graphs: bool = True
     """Capture each bucket as a CUDA graph."""
-    conv_search: ConvSearch = "heuristic"
-    """How cuDNN chooses its algorithms. In half precision, `heuristic` stands for `exhaustive`."""
-    arena_growth: ArenaGrowth = "as-requested"
-    memory_limit_bytes: int = 0
-    """The limit of each session's memory arena; 0 sets none."""
-
-    @property
-    def _search(self) -> ConvSearch:
-        """Exhaustive where cuDNN 9.19 finds nothing by heuristic: 9x9 kernels in float16."""
-        by_heuristic = self.conv_search == "heuristic"
-        return "exhaustive" if by_heuristic and self.precision == "half" else self.conv_search
 
     def for_provider(self, *, graphs: bool) -> dict[str, str]:
         """The options in onnxruntime's words."""
-        options = {
-            "device_id": str(self.device_id),
+        # By heuristic, cuDNN 9.19 finds nothing for 9x9 kernels in float16.
+        search = "EXHAUSTIVE" if self.precision == "half" else "HEURISTIC"
+        return {
+            "device_id": "0",
             "use_tf32": str(int(self.tf32)),
             "enable_cuda_graph": str(int(graphs)),
-            "cudnn_conv_algo_search": self._search.upper(),
-            "arena_extend_strategy": _ARENA_STRATEGIES[self.arena_growth],
+            "cudnn_conv_algo_search": search,
+            "arena_extend_strategy": "kSameAsRequested",
         }
-        if self.memory_limit_bytes:
-            options["gpu_mem_limit"] = str(self.memory_limit_bytes)
-        return options
 
 
 class CudaDevice:
@@ -100,7 +81,7 @@ class CudaDevice:
         onnxruntime.set_default_logger_severity(_ERRORS)
         onnxruntime.preload_dlls(directory="")
         self.options = options
-        self.location = ("cuda", options.device_id)
+        self.location = ("cuda", 0)
         self.bucketed: list[BucketedSession] = []
         with _calling_cuda():
             self._touchstone = OrtValue.ortvalue_from_numpy(np.ones(1), *self.location)
@@ -114,7 +95,7 @@ class CudaDevice:
         """
         session = self.open_session(graph, graphs=self.options.graphs)
         with _calling_cuda():
-            bucketed = BucketedSession(session, Buckets(max_rows), device=self.location)
+            bucketed = BucketedSession(session, max_rows, device=self.location)
         self.bucketed.append(bucketed)
         return bucketed
 

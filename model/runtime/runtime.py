@@ -42,7 +42,6 @@ class Runtime:
         bundle: what to load.
         device: `cuda` fails rather than falling back; `auto` takes CUDA where it works.
         threads: of one inference on the CPU; by default the CPU quota of this process.
-        lone_threads: the same for one or two images, where larger batches have another graph.
         cuda: how CUDA is used, if it is.
         max_encode_rows: largest batch of images that is prepared for.
         max_decode_rows: largest batch of poses; a whole sweep of 16 dimensions fits in 256.
@@ -58,7 +57,6 @@ class Runtime:
         *,
         device: Device = "auto",
         threads: int = 0,
-        lone_threads: int = 0,
         cuda: CudaOptions | None = None,
         max_encode_rows: int = 32,
         max_decode_rows: int = 256,
@@ -67,7 +65,7 @@ class Runtime:
         self.bundle = bundle
         self.max_encode_rows = max_encode_rows
         self.max_decode_rows = max_decode_rows
-        self._cpu = CpuDevice(threads, lone_threads)
+        self._cpu = CpuDevice(threads)
         self._any_size = self._open(
             ANY_SIZE,
             lambda graph: PlainSession(open_session(graph, threads=self._cpu.threads)),
@@ -203,10 +201,8 @@ class Runtime:
     def _use_cpu(self) -> None:
         """Batches run as they come."""
         self.cuda, cpu = None, self._cpu
-        roles = self.encoder_roles
         self._encoders: dict[GraphRole, Session] = {
-            role: cpu.open(self.bundle.graph(role), lone=role == "encoder" and len(roles) > 1)
-            for role in roles
+            role: cpu.open(self.bundle.graph(role)) for role in self.encoder_roles
         }
         self._decoder = self._open("decoder", cpu.open)
         self._routing = self._open("routing", cpu.open)

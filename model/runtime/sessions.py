@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -26,10 +24,6 @@ class Session(Protocol):
     """A graph that is ready to run: on a CPU from any thread, on CUDA from one alone."""
 
     @property
-    def row_s(self) -> float:
-        """Seconds of one row where any thread may run it; else infinite."""
-
-    @property
     def core_s(self) -> float:
         """Seconds of a core that one row alone takes; 0 on another device."""
 
@@ -47,11 +41,9 @@ class Session(Protocol):
 class PlainSession:
     """A session that runs batches as they are, which suits the CPU."""
 
-    def __init__(
-        self, session: InferenceSession, row_s: float = math.inf, core_s: float = 0.0
-    ) -> None:
+    def __init__(self, session: InferenceSession, core_s: float = 0.0) -> None:
         self.session = session
-        self.row_s, self.core_s = row_s, core_s
+        self.core_s = core_s
 
     @property
     def provider(self) -> str:
@@ -69,23 +61,6 @@ class PlainSession:
         return 0
 
 
-@dataclass(frozen=True)
-class Buckets:
-    """The batch sizes that a device is prepared for: powers of two, and the largest batch."""
-
-    max_rows: int
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The sizes of the buckets, ascending."""
-        powers = [1 << power for power in range(self.max_rows.bit_length())]
-        return tuple(sorted({*powers, self.max_rows}))
-
-    def size_for(self, rows: int) -> int:
-        """The smallest bucket that holds `rows`, of which there are at most `max_rows`."""
-        return min(1 << (rows - 1).bit_length(), self.max_rows)
-
-
 class BucketedSession:
     """A session that pads batches to a bucket's size. Each bucket has buffers that never move.
 
@@ -96,21 +71,22 @@ class BucketedSession:
     Args:
         session: of a graph whose inputs and outputs have the batch as their first axis, the only
             one of unknown size.
-        buckets: larger batches are split.
+        max_rows: larger batches are split. Buckets are the powers of two below, and this one.
         device: (type, id) of the buffers, in onnxruntime's words.
     """
 
     def __init__(
         self,
         session: InferenceSession,
-        buckets: Buckets,
+        max_rows: int,
         *,
         device: tuple[str, int] = ("cpu", 0),
     ) -> None:
-        self.row_s, self.core_s = math.inf, 0.0
+        self.core_s = 0.0
         self._session = session
-        self._buckets = buckets
-        self._slots = {rows: _Slot(session, rows, device) for rows in buckets.sizes}
+        self._max_rows = max_rows
+        sizes = {*(1 << power for power in range(max_rows.bit_length())), max_rows}
+        self._slots = {rows: _Slot(session, rows, device) for rows in sorted(sizes)}
 
     @property
     def provider(self) -> str:
@@ -129,7 +105,7 @@ class BucketedSession:
         Raises:
             ValueError: an array has not the shape that the graph takes.
         """
-        rows, largest = len(next(iter(inputs.values()))), self._buckets.max_rows
+        rows, largest = len(next(iter(inputs.values()))), self._max_rows
         parts = [
             self._run({name: array[start : start + largest] for name, array in inputs.items()})
             for start in range(0, rows, largest)
@@ -140,12 +116,16 @@ class BucketedSession:
 
     def padding(self, rows: int) -> int:
         """Return the rows that pad the last part to its bucket's size."""
-        rest = rows % self._buckets.max_rows
-        return self._buckets.size_for(rest) - rest if rest else 0
+        rest = rows % self._max_rows
+        return self._bucket_of(rest) - rest if rest else 0
+
+    def _bucket_of(self, rows: int) -> int:
+        """The smallest bucket that holds the rows."""
+        return min(1 << (rows - 1).bit_length(), self._max_rows)
 
     def _run(self, inputs: dict[str, Array]) -> list[Array]:
         rows = len(next(iter(inputs.values())))
-        slot = self._slots[self._buckets.size_for(rows)]
+        slot = self._slots[self._bucket_of(rows)]
         slot.stage(inputs)
         # On the CPU an output is the buffer itself, which the next run overwrites: copy.
         return [np.array(output[:rows]) for output in slot.run()]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from model.bundle import Layer
+from model.outputs import ClassTrace
 from model.preprocess import Floats
 
 _ROUNDING = 1e-3
@@ -29,42 +30,30 @@ class Agreement(NamedTuple):
     weights: Floats
     """The weights of the votes, (R, K, I)."""
     support: Floats
-    """The support, (R, K, I): see `support`."""
+    """The support, (R, K, I): see `measure_support`."""
     agreement: Floats
-    """The agreement, (R, K): see `agreement`."""
+    """The agreement (R, K), from -1 to 1: the support, divided by what it would be if all weighted
+    votes lay along the pose: a_k = sum_i w_ki <u_ki, v_k> / (|v_k| sum_i |w_ki| |u_ki|). Without a
+    bias this is the mean resultant length of the weighted votes (Mardia and Jupp, "Directional
+    Statistics", section 2.3)."""
     entropy: Floats | None
-    """The entropy (R,); None where couplings are no distribution over the classes: see
-    `are_shares`.
-    """
+    """The entropy (R,); None where couplings are no distribution over the classes."""
 
 
-def trace_agreement(
-    couplings: Floats,
-    logits: Floats,
-    votes: Floats,
-    poses: Floats,
-    input_presence: Floats,
-    *,
-    activated: bool,
-) -> Agreement:
+def trace_agreement(trace: ClassTrace[Floats], *, activated: bool) -> Agreement:
     """Measure the agreement on one image.
 
     Args:
-        couplings: (R, K, I).
-        logits: (R, K, I).
-        votes: (K, I, D).
-        poses: (R, K, D).
-        input_presence: (I,).
+        trace: of the image; its arrays have no leading axis.
         activated: whether a vote counts by the activation of its capsule, as in matrix capsules. In
             other networks, the length of a vote shows how present its capsule is.
     """
-    weights = np.asarray(couplings * (input_presence if activated else 1))
-    return Agreement(
-        weights,
-        support(weights, votes, poses),
-        agreement(weights, votes, poses),
-        entropy(logits, input_presence) if are_shares(couplings) else None,
-    )
+    weights = np.asarray(trace.couplings * (trace.input_presence if activated else 1))
+    support = measure_support(weights, trace.votes, trace.poses)
+    most = (np.abs(weights) * np.linalg.norm(trace.votes, axis=-1)).sum(axis=-1)
+    shares = are_shares(trace.couplings)
+    entropy = measure_entropy(trace.logits, trace.input_presence) if shares else None
+    return Agreement(weights, support, support.sum(axis=-1) / (most + _TINY), entropy)
 
 
 def are_shares(couplings: Floats) -> bool:
@@ -77,7 +66,7 @@ def are_shares(couplings: Floats) -> bool:
     return bool((couplings >= 0).all() and np.allclose(sums, 1, atol=_ROUNDING))
 
 
-def support(weights: Floats, votes: Floats, poses: Floats) -> Floats:
+def measure_support(weights: Floats, votes: Floats, poses: Floats) -> Floats:
     """Compute each input capsule's part of a pose's length: w_ki <u_ki, v_k> / |v_k|, (R, K, I).
 
     The sum over i is the length before the squash, less what a bias adds (EM: the length of the
@@ -88,19 +77,7 @@ def support(weights: Floats, votes: Floats, poses: Floats) -> Floats:
     return np.asarray(weights * np.einsum("kid,rkd->rki", votes, directions))
 
 
-def agreement(weights: Floats, votes: Floats, poses: Floats) -> Floats:
-    """Compute the agreement of weighted votes for each class, from -1 to 1, (R, K).
-
-    The agreement is the support, divided by what it would be if all weighted votes lay along the
-    pose:
-    a_k = sum_i w_ki <u_ki, v_k> / (|v_k| sum_i |w_ki| |u_ki|). Without a bias this is the mean
-    resultant length of the weighted votes (Mardia and Jupp, "Directional Statistics", section 2.3).
-    """
-    most = (np.abs(weights) * np.linalg.norm(votes, axis=-1)).sum(axis=-1)
-    return np.asarray(support(weights, votes, poses).sum(axis=-1) / (most + _TINY))
-
-
-def entropy(logits: Floats, input_presence: Floats) -> Floats:
+def measure_entropy(logits: Floats, input_presence: Floats) -> Floats:
     """Compute the mean entropy of the input capsules' couplings, from 0 to 1, (R,).
 
     h = -sum_k s_ki log s_ki / log K with s the softmax over classes of logits (R, K, I), averaged
@@ -112,17 +89,8 @@ def entropy(logits: Floats, input_presence: Floats) -> Floats:
     return np.asarray(undecided @ input_presence / (input_presence.sum() + _TINY))
 
 
-def on_grid(values: Floats, layer: Layer) -> Floats:
-    """Sum over capsule types: (..., I) to (..., rows, columns), rows from the top."""
-    return np.asarray(_by_cell(values, layer).sum(axis=-3))
-
-
-def by_type(values: Floats, layer: Layer) -> Floats:
-    """Sum over the grid: (..., I) to (..., T)."""
-    return np.asarray(_by_cell(values, layer).sum(axis=(-2, -1)))
-
-
-def _by_cell(values: Floats, layer: Layer) -> Floats:
+def by_cell(values: Floats, layer: Layer) -> Floats:
+    """Arrange values of input capsules (..., I) by type and place: (..., T, rows, columns)."""
     return values.reshape(*values.shape[:-1], layer.types, layer.rows, layer.columns)
 
 

@@ -203,6 +203,10 @@ class CapsuleAnswer(ModelAnswer):
     class_name: str
     length: Number = Field(description="Confidence that the class is present, in [0, 1].")
     fit: FitReport
+    image: Inner[Floats]
+    """The image (C, H, W) as the network saw it."""
+    presence: Inner[str]
+    """What the network calls `length`."""
 
 
 def answer_fields(manifest: Manifest, capsule: Capsule | None = None) -> Json:
@@ -212,4 +216,5 @@ def answer_fields(manifest: Manifest, capsule: Capsule | None = None) -> Json:
         return fields
     name = manifest.class_names[capsule.label]
     about_class = {"label": capsule.label, "class_name": name, "length": capsule.presence}
-    return {**fields, **about_class, "fit": capsule.prepared}
+    drawn = {"image": capsule.prepared.image, "presence": manifest.presence}
+    return {**fields, **about_class, **drawn, "fit": capsule.prepared}

@@ -27,16 +27,8 @@ _MOVED_PX = 1
 """The sentence tells how far an object is from the middle from here on."""
 _MOST_TOLD = 3
 _DIGITS = (
-    "zeros",
-    "ones",
-    "twos",
-    "threes",
-    "fours",
-    "fives",
-    "sixes",
-    "sevens",
-    "eights",
-    "nines",
+    *("zeros", "ones", "twos", "threes", "fours"),
+    *("fives", "sixes", "sevens", "eights", "nines"),
 )
 
 

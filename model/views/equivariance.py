@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +19,10 @@ from pydantic import Field
 from model.bundle import Manifest
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
+from model.views.agreement import project
 from model.views.answers import CapsuleAnswer, Inner, Matrix, Number, Poses, Vector, answer_fields
 from model.views.figure import draw_figure, show_strip, spaced
 from model.views.net import Net, encode_all, encode_picture
-from model.views.path import Path, draw_path, step_colours, trace_path
 from model.views.query import TargetQuery
 from model.views.view import View
 
@@ -34,62 +33,32 @@ if TYPE_CHECKING:
 Doubles = NDArray[np.float64]
 Transform = Literal["shift-x", "shift-y", "turn", "scale"]
 MAX_STEPS = 64
-LIMITS: dict[Transform, tuple[float, float]] = {
-    "shift-x": (-14, 14),
-    "shift-y": (-14, 14),
-    "turn": (-180, 180),
-    "scale": (0.25, 4),
+
+
+class _Range(NamedTuple):
+    """The values of a transform: the limits, the default ends, and the unit."""
+
+    low: float
+    high: float
+    first: float
+    last: float
+    unit: str
+
+
+RANGES: dict[Transform, _Range] = {
+    "shift-x": _Range(-14, 14, -6, 6, "pixels to the right"),
+    "shift-y": _Range(-14, 14, -6, 6, "pixels down"),
+    "turn": _Range(-180, 180, -60, 60, "degrees counter-clockwise"),
+    "scale": _Range(0.25, 4, 0.6, 1.4, "times the size"),
 }
-"""The smallest and largest value of each transform."""
-DEFAULTS: dict[Transform, tuple[float, float]] = {
-    "shift-x": (-6, 6),
-    "shift-y": (-6, 6),
-    "turn": (-60, 60),
-    "scale": (0.6, 1.4),
-}
-"""The default range of each transform."""
-THUMBNAILS = 13
+_SHOWN = 13
 """The drawing shows at most this many images, evenly spaced."""
 _STRIP_PX, _CHART_PX, _PATH_PX = 100, 240, 560
 """The heights of the images, of a chart and of the path in the drawing."""
 _COLOURED, _OTHERS = 3, "#b4b9c0"
 """This many pose dimensions are drawn in colour, the others in this grey."""
-_UNITS: dict[Transform, str] = {
-    "shift-x": "pixels to the right",
-    "shift-y": "pixels down",
-    "turn": "degrees counter-clockwise",
-    "scale": "times the size",
-}
-_FURTHEST = max(max(limits) for limits in LIMITS.values())
+_FURTHEST = max(values.high for values in RANGES.values())
 Value = Annotated[float, Field(ge=-_FURTHEST, le=_FURTHEST, allow_inf_nan=False)]
-
-
-@dataclass(frozen=True)
-class Walk:
-    """A transform and its values, step by step."""
-
-    transform: Transform
-    values: tuple[float, ...]
-
-    def images(self, image: Floats) -> list[Floats]:
-        """The image (C, H, W) at every step."""
-        return [transform_image(image, self.transform, value) for value in self.values]
-
-
-def plan_walk(transform: Transform, *, start: float | None, stop: float | None, steps: int) -> Walk:
-    """Return evenly spaced values, both ends included.
-
-    Raises:
-        ValueError: an end is out of the transform's limits, or the walk has no extent.
-    """
-    first, last = DEFAULTS[transform]
-    first, last = (first if start is None else start), (last if stop is None else stop)
-    low, high = LIMITS[transform]
-    if not (low <= first < last <= high):
-        raise ValueError(
-            f"{transform} goes from {low:g} to {high:g}, start < stop; not {first:g} to {last:g}"
-        )
-    return Walk(transform, tuple(np.linspace(first, last, steps).round(6).tolist()))
 
 
 def transform_image(image: Floats, transform: Transform, value: float) -> Floats:
@@ -154,6 +123,16 @@ def _unit(vectors: Floats) -> Doubles:
     return np.asarray(exact / (np.linalg.norm(exact, axis=-1, keepdims=True) + 1e-12))
 
 
+def straightness(poses: Floats) -> float:
+    """The distance of the ends of a path (S, D) over its length, in [0, 1]; 1 if the pose rests.
+
+    The straightness index (Batschelet 1981, "Circular Statistics in Biology", section 5.5).
+    """
+    exact = poses.astype(np.float64)
+    length = float(np.linalg.norm(np.diff(exact, axis=0), axis=1).sum())
+    return min(float(np.linalg.norm(exact[-1] - exact[0])) / length, 1.0) if length else 1.0
+
+
 class EquivarianceQuery(TargetQuery):
     """The parameters of `equivariance`."""
 
@@ -170,20 +149,27 @@ class EquivarianceQuery(TargetQuery):
 
     max_rows = MAX_STEPS
 
-    def walk(self) -> Walk:
-        """Return how the image moves.
+    def plan(self) -> list[float]:
+        """Return the values of the transform, evenly spaced, both ends included.
 
         Raises:
-            InvalidParameter: an end is out of the transform's limits.
+            InvalidParameter: an end is out of the transform's limits, or there is no way between.
         """
-        try:
-            return plan_walk(self.transform, start=self.start, stop=self.stop, steps=self.steps)
-        except ValueError as error:
-            raise InvalidParameter(str(error), parameter="start") from error
+        limits = RANGES[self.transform]
+        first = limits.first if self.start is None else self.start
+        last = limits.last if self.stop is None else self.stop
+        if not (limits.low <= first < last <= limits.high):
+            raise InvalidParameter(
+                f"{self.transform} goes from {limits.low:g} to {limits.high:g}, start < stop; "
+                f"not {first:g} to {last:g}",
+                parameter="start",
+            )
+        values: list[float] = np.linspace(first, last, self.steps).round(6).tolist()
+        return values
 
     def check(self, manifest: Manifest) -> None:
         """Refuse ends that are out of the transform's limits."""
-        self.walk()
+        self.plan()
         super().check(manifest)
 
     def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
@@ -202,27 +188,30 @@ class EquivarianceAnswer(CapsuleAnswer):
     lengths: Vector = Field(description="Presence of the class at each step.")
     labels: list[int] = Field(description="The most present class at each step.")
     angles_deg: Vector | None = Field(
-        description="Angle to the untransformed pose at each step; null without poses."
+        None, description="Angle to the untransformed pose at each step; null without poses."
     )
-    poses: Poses | None = Field(description="Pose of the class at each step; null without poses.")
+    poses: Poses | None = Field(
+        None, description="Pose of the class at each step; null without poses."
+    )
     points: Matrix | None = Field(
+        None,
         description="(steps, 2), centred: the path of the pose, in the plane in which it varies "
-        "most; null without poses."
+        "most; null without poses.",
     )
     explained: Vector | None = Field(
+        None,
         description="(2,), share of the pose's variance along x and along y of `points`; null "
-        "without poses."
+        "without poses.",
     )
     straightness: Number | None = Field(
+        None,
         description="Distance between the ends of the path, divided by the length of the path, in "
-        "all dimensions, from 0 to 1; null without poses."
+        "all dimensions, from 0 to 1; null without poses.",
     )
     images: Inner[list[Floats]]
     """The image (C, H, W) at each step."""
     rivals: Inner[Floats]
     """(steps,), presence of the most present other class."""
-    presence: Inner[str]
-    """The word for it."""
 
 
 async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) -> EquivarianceAnswer:
@@ -234,87 +223,66 @@ async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) ->
     the pose in one direction. It does not mean that the prediction is correct, or that the presence
     stays.
     """
-    walk = query.walk()
+    values = query.plan()
     capsule = (await encode_picture(net, picture)).capsule(query.target)
-    label = capsule.label
-    images = await net.aside(walk.images, picture.image)
+    images = await net.aside(
+        lambda: [transform_image(picture.image, query.transform, value) for value in values]
+    )
     presence, all_poses = await encode_all(net, images)
-    poses, has_poses = all_poses[:, label], net.manifest.class_dim > 0
-    path = trace_path(poses) if has_poses else None
+    path: dict[str, Any] = {}
+    if net.manifest.class_dim:
+        poses = all_poses[:, capsule.label]
+        path = project(poses, np.ones(len(poses), np.float32))._asdict()
+        path |= {"poses": poses, "straightness": straightness(poses)}
+        path["angles_deg"] = angles_deg(poses, capsule.pose)
     return EquivarianceAnswer(
         **answer_fields(net.manifest, capsule),
-        transform=walk.transform,
-        values=list(walk.values),
-        lengths=presence[:, label],
+        transform=query.transform,
+        values=values,
+        lengths=presence[:, capsule.label],
         labels=presence.argmax(axis=1).tolist(),
-        angles_deg=angles_deg(poses, capsule.pose) if has_poses else None,
-        poses=poses if has_poses else None,
-        points=path.points if path else None,
-        explained=path.explained if path else None,
-        straightness=path.straightness if path else None,
+        **path,
         images=images,
-        rivals=np.delete(presence, label, axis=1).max(axis=1, initial=0),
-        presence=net.manifest.presence,
+        rivals=np.delete(presence, capsule.label, axis=1).max(axis=1, initial=0),
     )
 
 
 def draw(answer: EquivarianceAnswer, query: EquivarianceQuery) -> bytes:  # noqa: ARG001
     """The images, presence and, where there are poses, their angles, numbers and path."""
-    charts: list[tuple[str, Floats]] = [
-        (answer.presence, np.column_stack((answer.lengths, answer.rivals)))
-    ]
-    poses, path = answer.poses, _path_of(answer)
-    if poses is not None and answer.angles_deg is not None:
-        angle = f"degrees between the pose of {answer.class_name} and that of the unmoved picture"
-        numbers = f"the {poses.shape[1]} numbers of the pose, those that change most in colour"
-        charts += [(angle, answer.angles_deg), (numbers, poses)]
-    heights = (_STRIP_PX, _CHART_PX * len(charts), *([_PATH_PX] if path else []))
+    charts = [(answer.presence, np.column_stack((answer.lengths, answer.rivals)))]
+    if answer.poses is not None and answer.angles_deg is not None:
+        title = f"degrees between the pose of {answer.class_name} and that of the unmoved picture"
+        charts.append((title, answer.angles_deg))
+        title = f"the {answer.poses.shape[1]} numbers of the pose, those that change most in colour"
+        charts.append((title, answer.poses))
+    heights = [_STRIP_PX, _CHART_PX * len(charts)] + [_PATH_PX] * (len(charts) > 1)
+    shown = spaced(len(answer.images), _SHOWN)
 
     def fill(figure: Figure) -> None:
-        figure.set_layout_engine("constrained")
+        from matplotlib import colormaps  # noqa: PLC0415  matplotlib takes half a second
+
+        colours = [colormaps["viridis"](share) for share in np.linspace(0, 1, len(answer.values))]
         parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-        colours = step_colours(len(answer.values))
-        shown = spaced(len(answer.images), THUMBNAILS)
-        images = [answer.images[step] for step in shown]
         titles = [f"{answer.values[step]:.3g}" for step in shown]
-        panels = show_strip(parts[0], images, titles, below=True)
+        panels = show_strip(parts[0], [answer.images[step] for step in shown], titles, below=True)
         for axes, step in zip(panels, shown, strict=True):
             for spine in axes.spines.values():
                 spine.set(color=colours[step], linewidth=3)
         rows = parts[1].subplots(len(charts), 1, sharex=True, squeeze=False)[:, 0]
-        _draw_charts(rows, charts, answer)
-        if path:
-            axes = parts[2].subplots()
-            draw_path(axes, path, answer.lengths, colours)
-            title = f"path of the pose, straightness {path.straightness:.2f}"
+        for axes, (title, values) in zip(rows, charts, strict=True):
+            if values is answer.poses:
+                _draw_poses(axes, answer.values, values)
+            else:
+                axes.plot(answer.values, values)
             axes.set_title(title, loc="left", fontsize="medium")
-            for step in shown:
-                text, point = f"{answer.values[step]:.3g}", path.points[step]
-                axes.annotate(text, point, (6, 6), textcoords="offset points", fontsize=8)
+            axes.grid(alpha=0.4)
+        rows[0].legend([answer.class_name, "most present other class"], fontsize="small")
+        rows[0].set_ylim(0, 1)
+        rows[-1].set_xlabel(RANGES[answer.transform].unit)
+        if answer.points is not None:
+            _draw_path(parts[2].subplots(), answer, colours, dict(zip(shown, titles, strict=True)))
 
     return draw_figure(fill, width_px=900, height_px=sum(heights))
-
-
-def _path_of(answer: EquivarianceAnswer) -> Path | None:
-    if answer.points is None or answer.explained is None or answer.straightness is None:
-        return None
-    return Path(answer.points, answer.explained, answer.straightness)
-
-
-def _draw_charts(
-    rows: Sequence[Axes], charts: list[tuple[str, Floats]], answer: EquivarianceAnswer
-) -> None:
-    """Draw presence, angles and numbers over the values of the transform."""
-    for axes, (title, values) in zip(rows, charts, strict=True):
-        if values is answer.poses:
-            _draw_poses(axes, answer.values, values)
-        else:
-            axes.plot(answer.values, values)
-        axes.set_title(title, loc="left", fontsize="medium")
-        axes.grid(alpha=0.4)
-    rows[0].legend([answer.class_name, "most present other class"], fontsize="small")
-    rows[0].set_ylim(0, 1)
-    rows[-1].set_xlabel(_UNITS[answer.transform])
 
 
 def _draw_poses(axes: Axes, values: list[float], poses: Floats) -> None:
@@ -325,6 +293,28 @@ def _draw_poses(axes: Axes, values: list[float], poses: Floats) -> None:
     for dim in sorted(most):
         axes.plot(values, poses[:, dim], label=f"dimension {dim}")
     axes.legend(fontsize="small")
+
+
+def _draw_path(
+    axes: Axes, answer: EquivarianceAnswer, colours: Sequence[Any], texts: dict[int, str]
+) -> None:
+    """Draw the path of the pose. A point is the larger, the higher the presence of the class."""
+    assert answer.points is not None
+    assert answer.explained is not None
+    x, y = answer.points.T
+    axes.plot(x, y, color=_OTHERS, linewidth=1, zorder=1)
+    sizes = 20 + 130 * answer.lengths
+    axes.scatter(x, y, s=sizes, c=colours, edgecolors="#1b1f24", linewidths=0.5)
+    middle = (answer.points.min(axis=0) + answer.points.max(axis=0)) / 2
+    reach = 1.2 * float(np.ptp(answer.points, axis=0).max()) / 2 or 1.0
+    left_right, up_down = ((centre - reach, centre + reach) for centre in middle)
+    across, up = (f"{100 * share:.0f} % of the variance" for share in answer.explained)
+    axes.set(xlabel=across, ylabel=up, xlim=left_right, ylim=up_down, aspect="equal")
+    axes.grid(alpha=0.4)
+    title = f"path of the pose, straightness {answer.straightness:.2f}"
+    axes.set_title(title, loc="left", fontsize="medium")
+    for step, text in texts.items():
+        axes.annotate(text, answer.points[step], (6, 6), textcoords="offset points", fontsize=8)
 
 
 VIEW = View(

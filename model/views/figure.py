@@ -16,14 +16,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 _DPI = 100
+STROKE = 0.45
+"""The brightness of an image under colours."""
 
 
-def draw_figure(fill: Callable[[Figure], None], *, width_px: float, height_px: float) -> bytes:
-    """Draw a figure of this size with `fill`, and return it as a PNG."""
+def draw_figure(
+    fill: Callable[[Figure], object], *, width_px: float, height_px: float, constrained: bool = True
+) -> bytes:
+    """Draw a figure of this size with `fill`, and return it as a PNG.
+
+    Args:
+        fill: fills the figure.
+        width_px, height_px: its size.
+        constrained: whether matplotlib arranges its parts.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  takes half a second
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    canvas = FigureCanvasAgg(Figure((width_px / _DPI, height_px / _DPI), dpi=_DPI))
+    layout = "constrained" if constrained else None
+    canvas = FigureCanvasAgg(Figure((width_px / _DPI, height_px / _DPI), dpi=_DPI, layout=layout))
     fill(canvas.figure)
     canvas.draw()  # type: ignore[no-untyped-call]
     pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
@@ -53,8 +64,9 @@ def show_strip(
     *,
     columns: int = 0,
     below: bool = False,
+    heading: str = "",
 ) -> list[Axes]:
-    """Show images (C, H, W) in [0, 1] side by side, row by row, each with its title.
+    """Show images (C, H, W) in [0, 1] side by side, row by row, and return their axes.
 
     Args:
         figure: to fill.
@@ -62,15 +74,20 @@ def show_strip(
         titles: of the images.
         columns: in a row; by default all images.
         below: whether titles stand below the images.
-
-    Returns:
-        The axes of the images.
+        heading: above all of them.
     """
     columns = columns or len(images)
     rows = -(-len(images) // columns)
+    if heading:
+        figure.suptitle(heading, x=0.01, ha="left", fontsize=9)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes, image, title in zip(panels, images, titles, strict=False):
         show_image(axes, image, title, below=below)
     for axes in panels[len(images) :]:
         axes.set_axis_off()
     return panels[: len(images)]
+
+
+def darken(image: Floats, *, strokes: bool) -> Floats:
+    """A pale ground for colours: dark strokes on white; photographs stay as they are."""
+    return 1 - STROKE * (image if strokes else 1 - image)

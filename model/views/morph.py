@@ -75,15 +75,8 @@ def animate(frames: Floats) -> str:
     enlarged = [enlarge(frame, scale) for frame in frames]
     first, *others = enlarged + enlarged[-2:0:-1]
     file = io.BytesIO()
-    first.save(
-        file,
-        "WEBP",
-        save_all=True,
-        append_images=others,
-        duration=_FRAME_MS,
-        loop=0,
-        lossless=True,
-    )
+    loop = {"save_all": True, "append_images": others, "duration": _FRAME_MS, "loop": 0}
+    first.save(file, "WEBP", lossless=True, **loop)
     return f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
@@ -116,10 +109,8 @@ class MorphAnswer(CapsuleAnswer):
     labels: list[int] = Field(description="The most present class of each frame.")
     frames: list[DataUrl]
     animation: Animation
-    ends: Inner[tuple[Floats, Floats]]
-    """Both images (C, H, W)."""
-    presence: Inner[str]
-    """The word for it."""
+    second: Inner[Floats]
+    """The second image, (C, H, W)."""
 
 
 async def morph(net: Net, query: MorphQuery, first: Prepared, second: Prepared) -> MorphAnswer:
@@ -144,8 +135,7 @@ async def morph(net: Net, query: MorphQuery, first: Prepared, second: Prepared) 
         labels=presence.argmax(axis=1).tolist(),
         frames=list(frames),
         animation=frames,
-        ends=(first.image, second.image),
-        presence=net.manifest.presence,
+        second=second.image,
     )
 
 
@@ -171,12 +161,11 @@ def draw(answer: MorphAnswer, query: MorphQuery) -> bytes:  # noqa: ARG001
     """Both images with the frames between, and the presence below."""
     count = len(answer.frames)
     shown = spaced(count, _SHOWN)
-    images = [answer.ends[0], *(answer.frames[step] for step in shown), answer.ends[1]]
+    images = [answer.image, *(answer.frames[step] for step in shown), answer.second]
     titles = ["first", *(str(step + 1) for step in shown), "second"]
     title = f"{answer.presence} of {answer.class_name} in each frame, encoded again"
 
     def fill(figure: Figure) -> None:
-        figure.set_layout_engine("constrained")
         strip, curve = figure.subfigures(2, 1, squeeze=False, height_ratios=(100, 150))[:, 0]
         show_strip(strip, images, titles, below=True)
         axes = curve.subplots()

@@ -6,7 +6,7 @@ along it. The Euclidean distance is then the Mahalanobis distance.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from model.bundle import Manifest
 from model.bundle.neighbours import PROTOTYPES
 from model.errors import NotOffered
 from model.preprocess import Floats, Prepared, scale
-from model.views.answers import CapsuleAnswer, DataUrl, Inner, Number, Part, answer_fields
+from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, answer_fields
 from model.views.figure import draw_figure, show_strip
 from model.views.net import Net, encode_picture
 from model.views.query import TargetQuery
@@ -25,33 +25,22 @@ from model.views.view import View
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Rows = NDArray[np.int64]
 MAX_NEIGHBOURS = 20
 _CELL_PX = 110
 
 
-class Nearest(NamedTuple):
-    """The training images of a class, the nearest pose first."""
-
-    rows: Rows
-    """The positions (M,) among all poses of the class."""
-    distances: Floats
-    """The distances (M,), rising, in standard deviations of the class's poses."""
-
-
-def find_nearest(pose: Floats, poses: Floats, whitening: Floats, count: int) -> Nearest:
-    """The poses nearest to one pose.
+def measure_distances(
+    pose: Floats, poses: NDArray[np.floating], whitening: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """Measure the distances (N,) of poses to one pose, in standard deviations of their class.
 
     Args:
         pose: (D,).
         poses: (N, D), of the same class.
         whitening: (D, D): W, with W W^T the inverse of their covariance.
-        count: the largest number of poses to find.
     """
     away = (poses.astype(np.float64) - pose) @ whitening.astype(np.float64)
-    distances = np.linalg.norm(away, axis=1)
-    rows = np.argsort(distances, kind="stable")[:count]
-    return Nearest(rows, distances[rows])
+    return np.asarray(np.linalg.norm(away, axis=1))
 
 
 class NeighboursQuery(TargetQuery):
@@ -105,8 +94,6 @@ class NeighboursAnswer(CapsuleAnswer):
     prototypes: list[Prototype] = Field(
         description="Typical training images of the class, the one with the largest share first."
     )
-    image: Inner[Floats]
-    """The image itself, (C, H, W)."""
 
 
 async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> NeighboursAnswer:
@@ -125,16 +112,9 @@ async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> Nei
     if not len(of_class):
         name = net.manifest.class_names[capsule.label]
         raise NotOffered(f"{net.manifest.name!r} has no training images of {name!r}")
-    everything = await net.aside(
-        find_nearest,
-        capsule.pose,
-        gallery.poses[of_class].astype(np.float32),
-        gallery.whitening[capsule.label].astype(np.float32),
-        len(of_class),
-    )
-    distances = np.zeros(len(of_class), np.float32)
-    distances[everything.rows] = everything.distances
-    nearest = everything.rows[: query.count]
+    poses, whitening = gallery.poses[of_class], gallery.whitening[capsule.label]
+    distances = await net.aside(measure_distances, capsule.pose, poses, whitening)
+    nearest = np.argsort(distances, kind="stable")[: query.count]
     prototypes = gallery.prototypes[capsule.label]
     prototypes = prototypes[prototypes >= 0]
     rows = np.concatenate((nearest, prototypes))
@@ -142,8 +122,7 @@ async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> Nei
         shape = net.manifest.image_shape
         images = scale(await net.aside(gallery.thumbnails, of_class[rows], shape))
     else:
-        poses = gallery.poses[of_class[rows]].astype(np.float32)
-        images = await net.decode(poses, capsule.label)
+        images = await net.decode(poses[rows].astype(np.float32), capsule.label)
     shown = list(zip(distances[rows], images, strict=True))
     shares = gallery.shares[capsule.label]
     return NeighboursAnswer(
@@ -160,7 +139,6 @@ async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> Nei
             Prototype(share=share, distance=distance, image=image)
             for share, (distance, image) in zip(shares, shown[len(nearest) :], strict=False)
         ],
-        image=picture.image,
     )
 
 
@@ -180,14 +158,11 @@ def draw(answer: NeighboursAnswer, query: NeighboursQuery) -> bytes:  # noqa: AR
     columns = max(len(images), len(shares))
 
     def fill(figure: Figure) -> None:
-        figure.set_layout_engine("constrained")
         near, typical = figure.subfigures(2, 1, squeeze=False)[:, 0]
-        near.suptitle(near_title, x=0.01, ha="left", fontsize=9)
-        show_strip(near, images, titles, columns=columns)
+        show_strip(near, images, titles, columns=columns, heading=near_title)
         title = "prototypes, with the share of images that each represents (and its distance)"
-        typical.suptitle(title, x=0.01, ha="left", fontsize=9)
         prototypes = [prototype.image for prototype in answer.prototypes]
-        show_strip(typical, prototypes, shares, columns=columns)
+        show_strip(typical, prototypes, shares, columns=columns, heading=title)
 
     return draw_figure(fill, width_px=max(640, columns * _CELL_PX), height_px=2 * (_CELL_PX + 50))
 

@@ -30,6 +30,8 @@ from model.preprocess import Floats
 from model.views.net import Net
 from model.views.rivals import missed_share
 
+Doubles = NDArray[np.float64]
+
 
 class Features(NamedTuple):
     """The features of N images, (N,) each. There is no distance where the rule has none."""
@@ -43,13 +45,13 @@ class Features(NamedTuple):
 class Ranks(NamedTuple):
     """The share of the training images at least as unusual, for each feature, (N,)."""
 
-    length: NDArray[np.float64]
-    margin: NDArray[np.float64]
-    error: NDArray[np.float64]
-    distance: NDArray[np.float64] | None = None
+    length: Doubles
+    margin: Doubles
+    error: Doubles
+    distance: Doubles | None = None
 
     @property
-    def lowest(self) -> NDArray[np.float64]:
+    def lowest(self) -> Doubles:
         """The lowest of the ranks, (N,)."""
         return np.asarray(np.min([rank for rank in self if rank is not None], axis=0))
 
@@ -61,14 +63,11 @@ class Novelty(NamedTuple):
     score: float
     """The highest of the four features' scores, from 0 to 1."""
     length_score: float
-    """The share of the training images that are less unusual in length."""
+    """The share of the training images that are less unusual in this feature."""
     margin_score: float
-    """The share of the training images that are less unusual in margin."""
     error_score: float
-    """The share of the training images that are less unusual in error."""
     distance_score: float | None
-    """The share of the training images that are less unusual in distance; None without Gaussians.
-    """
+    """None without Gaussians."""
     error: float
     """The share of the image that the reconstruction of its longest capsule misses."""
 

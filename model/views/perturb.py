@@ -64,10 +64,6 @@ class PerturbQuery(TargetQuery):
                 )
         super().check(manifest)
 
-    def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
-        """Both poses are decoded."""
-        return 2
-
 
 class MovedValue(Part):
     """What a direction is named after, before and after the move."""

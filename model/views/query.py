@@ -50,7 +50,7 @@ class ViewQuery(Query):
 
     def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
         """The images and poses that are computed for each picture after its encoding."""
-        return 0
+        return self.max_rows
 
 
 class FitQuery(Query):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from model.bundle import Manifest
 from model.canvas import draw_image
 from model.preprocess import Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Number, answer_fields
@@ -20,10 +19,6 @@ class ReconstructQuery(TargetQuery):
     scale: Scale = 1
 
     max_rows = 1
-
-    def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
-        """One pose is decoded."""
-        return 1
 
 
 class ReconstructAnswer(CapsuleAnswer):

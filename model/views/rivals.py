@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from model.bundle import Manifest
 from model.preprocess import Floats, Prepared
-from model.views.answers import CapsuleAnswer, DataUrl, Inner, Number, Part, answer_fields
+from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, answer_fields
 from model.views.figure import draw_figure, show_strip
 from model.views.net import Net, encode_picture
 from model.views.notes import untrained_absent_classes
 from model.views.query import PictureQuery
 from model.views.view import View
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MAX_RIVALS = 64
 """An answer has at most this many classes."""
@@ -37,16 +33,6 @@ def missed_share(images: Floats, decoded: Floats) -> Floats:
     """
     missed = np.square(images - decoded).sum(axis=(1, 2, 3))
     return np.asarray(missed / (np.square(images).sum(axis=(1, 2, 3)) + 1))
-
-
-def rank_rivals(presence: Floats, errors: Floats) -> NDArray[np.int64]:
-    """Rank the labels of all classes by presence; if presences are equal, by error.
-
-    Args:
-        presence: (K,).
-        errors: (K,).
-    """
-    return np.lexsort((errors, -presence))
 
 
 class RivalsQuery(PictureQuery):
@@ -86,8 +72,6 @@ class RivalsAnswer(CapsuleAnswer):
     input: DataUrl = Field(description="The image as the network saw it.")
     classes: list[Rival] = Field(description="The classes, the most present first.")
     best_drawn: int = Field(description="The label with the smallest error among these.")
-    presence: Inner[str]
-    """The word for it."""
 
 
 async def rivals(net: Net, query: RivalsQuery, picture: Prepared) -> RivalsAnswer:
@@ -108,14 +92,13 @@ async def rivals(net: Net, query: RivalsQuery, picture: Prepared) -> RivalsAnswe
             error=errors[row],
             reconstruction=decoded[row],
         )
-        for row in rank_rivals(encoded.presence[labels], errors)
+        for row in np.lexsort((errors, -encoded.presence[labels]))
     ]
     return RivalsAnswer(
         **answer_fields(net.manifest, encoded.capsule()),
         input=picture.image,
         classes=classes,
         best_drawn=int(labels[errors.argmin()]),
-        presence=net.manifest.presence,
     )
 
 
@@ -128,11 +111,8 @@ def draw(answer: RivalsAnswer, query: RivalsQuery) -> bytes:  # noqa: ARG001
     images = [answer.input, *(rival.reconstruction for rival in answer.classes)]
     columns = min(_IN_A_ROW, len(images))
     rows = -(-len(images) // columns)
-
-    def fill(figure: Figure) -> None:
-        figure.set_layout_engine("constrained")
-        show_strip(figure, images, ["the image\n", *titles], columns=columns)
-
+    titles = ["the image\n", *titles]
+    fill = partial(show_strip, images=images, titles=titles, columns=columns)
     return draw_figure(fill, width_px=columns * _CELL_PX, height_px=rows * (_CELL_PX + 30))
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from model.bundle import Layer, Manifest
 from model.outputs import Trace
 from model.preprocess import Floats, Prepared
-from model.views.agreement import by_type, on_grid, project, trace_agreement
+from model.views.agreement import by_cell, project, trace_agreement
 from model.views.answers import (
     CapsuleAnswer,
     Inner,
@@ -108,8 +108,6 @@ class RoutingAnswer(CapsuleAnswer):
     heat_maps: HeatMaps
     votes: Votes
     layers: list[HiddenLayer] = Field(description="Routed layers before the last one, if any.")
-    image: Inner[Floats]
-    """The image (C, H, W)."""
     cells_px: Inner[tuple[float, float, float]]
     """The grid's squares in the image: left and top, right, bottom."""
     points: Inner[Floats]
@@ -118,8 +116,6 @@ class RoutingAnswer(CapsuleAnswer):
     """The weights of these votes in the last iteration, (I,)."""
     hidden: Inner[dict[str, Floats]]
     """Activations (R, T', rows, columns) of `layers`, by name."""
-    presence: Inner[str]
-    """The word for it."""
 
 
 async def routing(net: Net, query: RoutingQuery, picture: Prepared) -> RoutingAnswer:
@@ -133,14 +129,8 @@ def _answer(
 ) -> RoutingAnswer:
     layer, classes = manifest.layers[-1], trace.classes
     capsule = Encoded(picture, classes.presence[-1], classes.poses[-1]).capsule(query.target)
-    measured = trace_agreement(
-        classes.couplings,
-        classes.logits,
-        classes.votes,
-        classes.poses,
-        classes.input_presence,
-        activated=manifest.presence == "activation",
-    )
+    measured = trace_agreement(classes, activated=manifest.presence == "activation")
+    support = by_cell(measured.support, layer)
     weights = measured.weights[-1, capsule.label]
     votes = project(classes.votes[capsule.label], weights)
 
@@ -162,9 +152,7 @@ def _answer(
             )
             for step in range(layer.iterations)
         ],
-        heat_maps=HeatMaps(
-            grid=on_grid(measured.support, layer), types=by_type(measured.support, layer)
-        ),
+        heat_maps=HeatMaps(grid=support.sum(axis=-3), types=support.sum(axis=(-2, -1))),
         votes=Votes(
             explained=votes.explained, points=detailed(votes.points), couplings=detailed(weights)
         ),
@@ -180,12 +168,10 @@ def _answer(
             )
             for name, hidden in trace.hidden.items()
         ],
-        image=picture.image,
         cells_px=_cells_px(layer),
         points=votes.points,
         weights=weights,
         hidden={name: hidden.presence for name, hidden in trace.hidden.items()},
-        presence=manifest.presence,
     )
 
 

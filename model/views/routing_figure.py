@@ -10,7 +10,7 @@ import numpy as np
 
 from model.canvas import enlarge, fit_scale
 from model.preprocess import Floats
-from model.views.figure import draw_figure
+from model.views.figure import darken, draw_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _SUPPORTING, _OPPOSING = np.array([214, 84, 0]) / 255, np.array([9, 105, 218]) / 255
 _VOTE, _SUBTRACTED, _MEAN = "#1b1f24", "#0969da", "#d65400"
-_STROKE = 0.45
-"""The brightness of the image under the support."""
 _GAP, _HEAD, _SCALE = 16, 56, 46
 """Pixels between panels, above them for titles, and below them for the scale of support."""
 _MAX_PX = 2_500_000
@@ -64,7 +62,7 @@ def draw_routing(answer: RoutingAnswer, query: RoutingQuery) -> bytes:
         for row, (name, presence) in zip(panels[1:], hidden.items(), strict=True):
             _fill_hidden(row, name, presence)
 
-    return draw_figure(fill, width_px=width_px, height_px=height_px)
+    return draw_figure(fill, width_px=width_px, height_px=height_px, constrained=False)
 
 
 def _show(axes: Axes, title: str) -> Axes:
@@ -91,11 +89,9 @@ def _fill_classes(panels: Sequence[Axes], answer: RoutingAnswer) -> float:
 
 def _draw_support(axes: Axes, answer: RoutingAnswer, support: Floats) -> None:
     """The image, paled, and the square of each cell tinted by support (rows, columns)."""
-    # Photographs, which have no polarity, stay as they are.
-    dark = answer.image if answer.fit.polarity else 1 - answer.image
-    _, height, width = dark.shape
-    ground = enlarge(1 - _STROKE * dark, 1).convert("RGB")
-    axes.imshow(ground, extent=(0, width, height, 0), interpolation="nearest")
+    _, height, width = answer.image.shape
+    ground = enlarge(darken(answer.image, strokes=answer.fit.polarity is not None), 1)
+    axes.imshow(ground.convert("RGB"), extent=(0, width, height, 0), interpolation="nearest")
     # A single cell covers the whole image, which is to be seen all the same.
     tints = _tint(support, opacity=0.9 if support.size > 1 else 0.4)
     first, right, bottom = answer.cells_px

@@ -35,23 +35,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Variant = Literal["routed", "uniform", "one-iteration", "no-bias"]
-TITLES: dict[Variant, str] = {
-    "routed": "as routed",
-    "uniform": "uniform couplings",
-    "one-iteration": "after one update",
-    "no-bias": "without the coupling bias",
+_STYLES: dict[Variant, tuple[str, str]] = {
+    "routed": ("as routed", "#1b1f24"),
+    "uniform": ("uniform couplings", "#d65400"),
+    "one-iteration": ("after one update", "#d29922"),
+    "no-bias": ("without the coupling bias", "#0969da"),
 }
-"""Titles of the variants."""
+"""The title and the colour of each variant."""
 _CLASSES = 10
 """The drawing shows at most this many classes: those that are most present in any variant."""
 _SHORT = 4
 """Class names of this many letters and more are written aslant."""
-_COLOURS: dict[Variant, str] = {
-    "routed": "#1b1f24",
-    "uniform": "#d65400",
-    "one-iteration": "#d29922",
-    "no-bias": "#0969da",
-}
 
 
 def switch_off(trace: ClassTrace[Floats], routing: RoutingKind) -> dict[Variant, Floats]:
@@ -135,12 +129,8 @@ class RoutingOffAnswer(CapsuleAnswer):
 
     variants: list[RoutingVariant] = Field(description="The first is the routed answer.")
     changed: bool = Field(description="Whether the labels of any variant differ.")
-    image: Inner[Floats]
-    """The image (C, H, W)."""
     class_names: Inner[tuple[str, ...]]
     """Of all classes."""
-    presence: Inner[str]
-    """The word for it."""
 
 
 async def routing_off(net: Net, query: RoutingOffQuery, picture: Prepared) -> RoutingOffAnswer:
@@ -158,9 +148,7 @@ async def routing_off(net: Net, query: RoutingOffQuery, picture: Prepared) -> Ro
         **answer_fields(net.manifest, capsule),
         variants=variants,
         changed=any(variant.changed for variant in variants),
-        image=picture.image,
         class_names=net.manifest.class_names,
-        presence=net.manifest.presence,
     )
 
 
@@ -178,7 +166,7 @@ def _find_variants(manifest: Manifest, trace: ClassTrace[Floats]) -> list[Routin
     return [
         RoutingVariant(
             name=name,
-            title=TITLES[name],
+            title=_STYLES[name][0],
             labels=labels[name],
             class_names=[manifest.class_names[label] for label in labels[name]],
             lengths=presence[0],
@@ -197,14 +185,13 @@ def draw(answer: RoutingOffAnswer, query: RoutingOffQuery) -> bytes:  # noqa: AR
     width = 0.8 / len(variants)
 
     def fill(figure: Figure) -> None:
-        figure.set_layout_engine("constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1, 4))
         show_image(left, answer.image)
         for column, variant in enumerate(variants):
             at = np.arange(len(shown)) + (column - (len(variants) - 1) / 2) * width
             text = f"{variant.title}: {', '.join(variant.class_names)}"
             lengths = presence[column, shown]
-            right.bar(at, lengths, width, color=_COLOURS[variant.name], label=text)
+            right.bar(at, lengths, width, color=_STYLES[variant.name][1], label=text)
         turn = 0 if max(map(len, names)) < _SHORT else 30
         right.set_xticks(np.arange(len(shown)), names, rotation=turn)
         right.set(ylabel=answer.presence, ylim=(0, 1))

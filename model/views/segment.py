@@ -12,15 +12,7 @@ from model.bundle import Manifest
 from model.canvas import draw_image
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
-from model.views.answers import (
-    DataUrl,
-    FitReport,
-    Inner,
-    ModelAnswer,
-    Number,
-    Part,
-    answer_fields,
-)
+from model.views.answers import DataUrl, FitReport, Inner, ModelAnswer, Number, Part, answer_fields
 from model.views.masks import INK, Mask, colour, find_masks, share_ink
 from model.views.net import Net, encode_picture
 from model.views.presence import most_present
@@ -41,15 +33,11 @@ class Segmentation(NamedTuple):
     """An image taken apart into M digits, the longest capsule first."""
 
     labels: NDArray[np.int64]
-    """The labels (M,)."""
+    """(M,)."""
     masks: Mask
-    """The masks (M, H, W)."""
+    """(M, H, W)."""
     reconstructions: Floats
-    """The reconstructions (M, H, W) in [0, 1], each of one digit alone."""
-    ink_shares: Floats
-    """The share of the image's ink in each mask, (M,)."""
-    explained_ink: float
-    """The share of the ink that lies in any mask."""
+    """(M, H, W) in [0, 1], each of one digit alone."""
 
 
 def candidates(lengths: Floats, count: Count) -> NDArray[np.int64]:
@@ -87,9 +75,7 @@ def segment(
     if count == "auto":
         present = _explaining(image, lengths[labels], decoded)
         labels, decoded = labels[present], decoded[present]
-    masks = find_masks(image, decoded, threshold=threshold)
-    (explained,) = share_ink(image, np.array([masks.any(axis=0)]))
-    return Segmentation(labels, masks, decoded, share_ink(image, masks), float(explained))
+    return Segmentation(labels, find_masks(image, decoded, threshold=threshold), decoded)
 
 
 def _explaining(image: Floats, lengths: Floats, decoded: Floats) -> list[int]:
@@ -110,11 +96,6 @@ def _explaining(image: Floats, lengths: Floats, decoded: Floats) -> list[int]:
             seen = both
             indices.append(index)
     return indices
-
-
-def paint(image: Floats, reconstructions: Floats) -> Floats:
-    """Paint an image (1, H, W) and next to it reconstructions (M, H, W) in colours: (3, H, 2 W)."""
-    return np.concatenate((image.repeat(3, axis=0), colour(reconstructions)), axis=2)
 
 
 class SegmentQuery(PictureQuery):
@@ -173,14 +154,12 @@ async def segment_image(net: Net, query: SegmentQuery, picture: Prepared) -> Seg
     encoded = await encode_picture(net, picture)
     labels = candidates(encoded.presence, query.count)
     decoded = await net.decode(encoded.poses[labels], labels)
-    segmentation = segment(
-        picture.image[0],
-        encoded.presence,
-        labels,
-        decoded[:, 0],
-        threshold=threshold,
-        count=query.count,
+    (image,) = picture.image
+    found = segment(
+        image, encoded.presence, labels, decoded[:, 0], threshold=threshold, count=query.count
     )
+    covered = np.concatenate((found.masks, found.masks.any(axis=0, keepdims=True)))
+    *shares, explained = share_ink(image, covered)
     return SegmentAnswer(
         **answer_fields(manifest),
         segments=[
@@ -192,9 +171,9 @@ async def segment_image(net: Net, query: SegmentQuery, picture: Prepared) -> Seg
                 reconstruction=reconstruction[None],
                 ink_share=share,
             )
-            for label, mask, reconstruction, share in zip(*segmentation[:4], strict=True)
+            for label, mask, reconstruction, share in zip(*found, shares, strict=True)
         ],
-        explained_ink=segmentation.explained_ink,
+        explained_ink=explained,
         fit=FitReport.model_validate(picture),
         image=picture.image,
     )
@@ -202,10 +181,10 @@ async def segment_image(net: Net, query: SegmentQuery, picture: Prepared) -> Seg
 
 def draw(answer: SegmentAnswer, query: SegmentQuery) -> bytes:
     """The image, and next to it the digits in colours."""
-    image = answer.image
+    image = answer.image.repeat(3, axis=0)
     digits = [segment.reconstruction[0] for segment in answer.segments]
-    painted = paint(image, np.array(digits, np.float32).reshape(-1, *image.shape[1:]))
-    return draw_image(painted, query.scale)
+    painted = colour(np.array(digits, np.float32).reshape(-1, *image.shape[1:]))
+    return draw_image(np.concatenate((image, painted), axis=2), query.scale)
 
 
 VIEW = View(

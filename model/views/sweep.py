@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -36,8 +35,7 @@ _GAP = 2
 _FONT = 12
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(NamedTuple):
     """A grid of moved poses."""
 
     names: tuple[str, ...]
@@ -200,7 +198,7 @@ async def sweep(net: Net, query: SweepQuery, picture: Prepared) -> SweepAnswer:
     """Move a pose step by step along directions or dimensions."""
     capsule = (await encode_picture(net, picture)).capsule(query.target)
     plan = query.plan(net.manifest, capsule.label)
-    images = plan.on_grid(await net.decode(plan.poses(capsule.pose), capsule.label))
+    images = await net.decode(plan.poses(capsule.pose), capsule.label)
     by_direction = plan.steps is STEPS
     offered = net.manifest.offered_directions(capsule.label)[: len(plan.names)]
     return SweepAnswer(
@@ -211,7 +209,7 @@ async def sweep(net: Net, query: SweepQuery, picture: Prepared) -> SweepAnswer:
         directions=[SweptDirection.model_validate(one) for one in offered * by_direction],
         deltas=list(plan.steps),
         rows=list(plan.names),
-        images=list(map(list, images)),
+        images=list(map(list, plan.on_grid(images))),
     )
 
 

@@ -78,7 +78,6 @@ def load_runtimes(
                 bundle,
                 device=settings.device,
                 threads=max(1, threads // workers),
-                lone_threads=threads,
                 cuda=settings.cuda,
                 max_encode_rows=settings.max_batch_rows,
             )

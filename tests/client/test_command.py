@@ -33,7 +33,7 @@ COMMANDS = {
     "routing": ["routing", FOUR],
     "equivariance": ["equivariance", FOUR, "--transform", "shift-x", "--steps", "3"],
     "routing-off": ["routing-off", FOUR],
-    "occlusion": ["occlusion", FOUR, "--patch", "14", "--stride", "14", "--dim", "3"],
+    "occlusion": ["occlusion", FOUR, "--patch", "14"],
     "rivals": ["rivals", FOUR, "--count", "3"],
     "morph": ["morph", FOUR, FOUR, "--steps", "3"],
     "neighbours": ["neighbours", FOUR, "--count", "2"],

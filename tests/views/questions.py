@@ -32,7 +32,7 @@ QUESTIONS: dict[str, Question] = {
     "routing": Question(parameters={"target": 1}),
     "routing_off": Question(),
     "equivariance": Question(parameters={"transform": "shift-x", "steps": 4}),
-    "occlusion": Question(parameters={"patch": 10, "stride": 8, "dim": 2}),
+    "occlusion": Question(parameters={"patch": 10}),
     "segment": Question((SEVEN,), {"count": 2}, model="multimnist-attention"),
     "rivals": Question(parameters={"count": 4}),
     "morph": Question((SEVEN, FOUR), {"steps": 3, "target": 7}),

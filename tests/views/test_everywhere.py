@@ -171,8 +171,6 @@ def test_a_family_answers_what_it_offers(view: str, family: str, families: Serve
     more: Json = {"model": name}
     if view == "classify":
         more |= {"novelty": None, "poses": "decode" in offers}
-    elif view == "occlusion":
-        more |= {"dim": 2 if "decode" in offers else None}
     for accept in (JSON, PNG) if declared.draw else (JSON,):
         answer = send(families, view, accept, **more)
         if declared.needs and declared.needs not in offers:

@@ -18,12 +18,6 @@ def manifest(bundle_path: Path) -> Manifest:
     return Bundle.open(bundle_path).manifest
 
 
-def test_names_of_dimensions_in_older_bundles_are_ignored(manifest: Manifest) -> None:
-    """They were measured in another way; the bundle loads as before."""
-    older = {**manifest.to_dict(), "pose_dimensions": [{"label": 7, "dim": 4, "name": "slant"}]}
-    assert manifest == Manifest.from_dict(older)
-
-
 @pytest.mark.parametrize(
     "entries",
     [

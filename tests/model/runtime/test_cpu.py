@@ -4,15 +4,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from model.bundle import BundleError
 from model.runtime import Runtime, cpu
-from model.runtime.cpu import CpuDevice, FasterSession, cpu_quota
-from model.runtime.sessions import Array, PlainSession
+from model.runtime.cpu import CpuDevice, cpu_quota
+from model.runtime.sessions import PlainSession
 
 Write = Callable[..., Path]
 
@@ -47,87 +46,10 @@ def test_the_quota_is_the_container_s(text: str, expected: int, cgroups: Write) 
     assert expected == cpu_quota(cgroups({"cpu.max": text}))
 
 
-@pytest.mark.parametrize(
-    ("quota", "expected"),
-    [
-        pytest.param("250000\n", 3, id="two and a half"),
-        pytest.param("-1\n", 8, id="no quota"),
-    ],
-)
-def test_older_cgroups_are_read_too(quota: str, expected: int, cgroups: Write) -> None:
-    """Version 1 keeps quota and period in two files."""
-    files = {"cpu/cpu.cfs_quota_us": quota, "cpu/cpu.cfs_period_us": "100000\n"}
-    assert expected == cpu_quota(cgroups(files))
-
-
-@pytest.mark.parametrize(
-    ("groups", "files"),
-    [
-        ("0::/a.slice/b.service\n", {"a.slice/cpu.max": "150000 100000"}),
-        (
-            "4:cpuset:/\n3:cpu,cpuacct:/b.service\n",
-            {
-                "cpu/b.service/cpu.cfs_quota_us": "150000",
-                "cpu/b.service/cpu.cfs_period_us": "100000",
-                "cpu/cpu.cfs_quota_us": "-1",
-            },
-        ),
-    ],
-)
-def test_a_unit_s_quota_counts(groups: str, files: dict[str, str], cgroups: Write) -> None:
+def test_a_unit_s_quota_counts(cgroups: Write) -> None:
     """Systemd's units are groups within groups, each of which may have a quota."""
-    folder = cgroups(files | {"own": groups})
+    folder = cgroups({"a.slice/cpu.max": "150000 100000", "own": "0::/a.slice/b.service\n"})
     assert 2 == cpu_quota(folder, folder / "own")
-
-
-class Timed:
-    """A session that takes `row_s` for each row, by a clock of its own."""
-
-    provider = "none"
-    now = 0.0
-    """Seconds, of all of them."""
-
-    def __init__(self, row_s: float) -> None:
-        self.row_s = row_s
-        self.runs = 0
-
-    def run(self, **inputs: Array) -> list[Array]:
-        """Let the time pass."""
-        self.runs += 1
-        Timed.now += self.row_s * len(inputs["images"])
-        return [inputs["images"]]
-
-    def padding(self, rows: int) -> int:
-        """None."""
-        return 0 * rows
-
-
-def test_the_faster_session_runs_and_the_other_is_tried_again() -> None:
-    """When the faster one becomes slow the other takes over; one bad run changes nothing."""
-    one, all_threads = Timed(0.005), Timed(0.003)
-    session = FasterSession([one, all_threads], clock=lambda: Timed.now)
-
-    def share_of_all_threads(runs: int = 200) -> float:
-        before = all_threads.runs
-        for _ in range(runs):
-            session.run(images=np.zeros((2, 1)))
-        return (all_threads.runs - before) / runs
-
-    assert 0.95 < share_of_all_threads() < 1
-    assert 0.003 == pytest.approx(session.row_s)
-    all_threads.row_s = 1.0
-    session.run(images=np.zeros((2, 1)))
-    all_threads.row_s = 0.003
-    assert 0.95 < share_of_all_threads() < 1
-    all_threads.row_s = 0.007
-    assert share_of_all_threads() < 0.06
-    all_threads.row_s = 0.003
-    assert share_of_all_threads() > 0.4
-
-
-def test_without_a_cgroup_all_cpus_may_be_used(cgroups: Write) -> None:
-    """Outside of Linux containers the files do not exist."""
-    assert 8 == cpu_quota(cgroups({}))
 
 
 @pytest.mark.parametrize(("quick_s", "expected"), [(0.0, 3), (float("inf"), 1)])

@@ -110,9 +110,3 @@ def test_half_precision_moves_presence_little(
     assert "encoder.fp16" == half.encoder_role(LARGEST)
     moved = np.abs(half.encode(images).presence - on_cuda.encode(images).presence).max()
     assert 0 < moved <= 1e-2
-
-
-def test_a_device_that_does_not_exist_is_refused(bundle: Bundle) -> None:
-    """The message names the device."""
-    with pytest.raises(DeviceError, match="CUDA was asked for and does not work"):
-        Runtime(bundle, device="cuda", cuda=CudaOptions(device_id=99))

@@ -6,7 +6,7 @@ import pytest
 from model.preprocess import Floats
 from model.runtime import Runtime
 from model.runtime.cpu import open_session
-from model.runtime.sessions import BucketedSession, Buckets
+from model.runtime.sessions import BucketedSession
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def images() -> Floats:
 def bucketed(runtime: Runtime) -> BucketedSession:
     """The encoder in buckets of 1, 2, 4 and 6 rows, with fixed buffers on the CPU."""
     session = open_session(runtime.bundle.graph("encoder"), threads=1)
-    return BucketedSession(session, Buckets(6))
+    return BucketedSession(session, 6)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 6, 7, 20])
@@ -47,7 +47,7 @@ def test_earlier_rows_do_not_reach_later_batches(
 def test_several_inputs_are_bound(runtime: Runtime) -> None:
     """The decoder takes poses and int64 classes."""
     session = open_session(runtime.bundle.graph("decoder"), threads=1)
-    bucketed = BucketedSession(session, Buckets(4))
+    bucketed = BucketedSession(session, 4)
     bucketed.warm_up()
     poses = np.random.default_rng(1).random((3, 16), np.float32)
     classes = np.array([1, 9, 4])

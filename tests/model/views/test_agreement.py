@@ -8,13 +8,12 @@ import pytest
 from numpy.typing import NDArray
 
 from model.bundle import Layer
+from model.outputs import ClassTrace
 from model.views.agreement import (
-    agreement,
     are_shares,
-    by_type,
-    on_grid,
+    by_cell,
+    measure_support,
     project,
-    support,
     trace_agreement,
 )
 
@@ -54,7 +53,7 @@ def test_support_is_each_vote_s_share_along_the_pose(
     couplings: Floats, votes: Floats, poses: Floats
 ) -> None:
     """A slow loop over every capsule gives the same."""
-    found = support(couplings, votes, poses)
+    found = measure_support(couplings, votes, poses)
     for r, k, i in places():
         along = sum(float(votes[k, i, d]) * float(poses[r, k, d]) for d in range(D))
         length = math.sqrt(sum(float(x) ** 2 for x in poses[r, k]))
@@ -68,8 +67,9 @@ def test_opposite_votes_do_not_agree() -> None:
     votes = np.ones((1, 4, D), np.float32)
     votes[:, 2:] *= -1
     couplings = np.full((1, 1, 4), 0.5, np.float32)
-    pose = np.ones((1, 1, D), np.float32)
-    assert 0 == agreement(couplings, votes, pose)[0, 0]
+    pose, ones = np.ones((1, 1, D), np.float32), np.ones(4, np.float32)
+    trace = ClassTrace(couplings, couplings, ones, pose, ones, votes)
+    assert 0 == trace_agreement(trace, activated=False).agreement[0, 0]
 
 
 def test_couplings_that_are_no_distribution_have_no_entropy() -> None:
@@ -85,7 +85,8 @@ def test_couplings_that_are_no_distribution_have_no_entropy() -> None:
 def test_maps_sum_over_types_and_over_the_grid(rng: np.random.Generator) -> None:
     """Input capsule i is type, row and column as the bundle's manifest says."""
     values = rng.random((2, I))
-    grids, types = on_grid(values, LAYER), by_type(values, LAYER)
+    cells = by_cell(values, LAYER)
+    grids, types = cells.sum(axis=1), cells.sum(axis=(2, 3))
     assert ((2, ROWS, COLUMNS), (2, TYPES)) == (grids.shape, types.shape)
     for y in range(ROWS):
         for x in range(COLUMNS):
@@ -116,8 +117,8 @@ def test_votes_count_by_activations_where_capsules_have_them(
     """Those of matrix capsules; the lengths of others are in their votes already."""
     presence = rng.random(I, dtype=np.float32)
     logits = rng.standard_normal((R, K, I), dtype=np.float32)
-    found = trace_agreement(couplings, logits, votes, poses, presence, activated=activated)
+    trace = ClassTrace(couplings, logits, presence, poses, presence, votes)
+    found = trace_agreement(trace, activated=activated)
     weights = couplings * presence if activated else couplings
     assert np.array_equal(weights, found.weights)
-    assert np.array_equal(support(weights, votes, poses), found.support)
-    assert np.array_equal(agreement(weights, votes, poses), found.agreement)
+    assert np.array_equal(measure_support(weights, votes, poses), found.support)

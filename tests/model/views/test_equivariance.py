@@ -7,9 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from model.views.equivariance import (
+    EquivarianceQuery,
     Transform,
     angles_deg,
-    plan_walk,
+    straightness,
     transform_image,
     warp,
 )
@@ -77,7 +78,14 @@ def test_a_walk_outside_the_limits_is_refused(
 ) -> None:
     """The message names the transform and its limits."""
     with pytest.raises(ValueError, match=f"{transform} goes from"):
-        plan_walk(transform, start=start, stop=stop, steps=5)
+        EquivarianceQuery(transform=transform, start=start, stop=stop).plan()
+
+
+def test_a_half_circle_is_as_long_as_it_is() -> None:
+    """Diameter over half the circumference."""
+    angles = np.linspace(0, np.pi, 500)
+    poses = np.stack((np.cos(angles), np.zeros(500), np.sin(angles)), axis=1)
+    assert 2 / np.pi == pytest.approx(straightness(poses), rel=1e-4)
 
 
 def test_angles_are_between_directions() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.views.neighbours import find_nearest
+from model.views.neighbours import measure_distances
 from training.analysis.neighbours import (
     find_prototypes,
     fit_whitening,
@@ -29,9 +29,9 @@ def test_distances_are_mahalanobis_s(rng: np.random.Generator) -> None:
     poses = rng.multivariate_normal(np.zeros(D), covariance(rng), 4000)
     inverse = np.linalg.inv(np.cov(poses, rowvar=False, bias=True))
     whitening = fit_whitening(poses, np.cov(poses, rowvar=False, bias=True))
-    found = find_nearest(poses[0], poses[:10], whitening, 10)
-    for row, distance in zip(found.rows, found.distances, strict=True):
-        away = poses[row] - poses[0]
+    found = measure_distances(poses[0], poses[:10], whitening)
+    for pose, distance in zip(poses, found, strict=False):
+        away = pose - poses[0]
         assert np.sqrt(away @ inverse @ away) == pytest.approx(distance, rel=0.02, abs=1e-9)
 
 
