@@ -19,7 +19,6 @@ from model.outputs import Encoding, Trace
 from model.preprocess import WHITE, Fit, Floats, Polarity, open_image, to_unit
 from model.runtime import Device, Runtime
 from model.views.methods import ViewMethods
-from model.views.net import require
 
 if TYPE_CHECKING:
     from model.views.classify import FailedPrediction, PredictionAnswer
@@ -94,32 +93,6 @@ class LoadedBundle(ViewMethods):
         """
         return self.runtime.encode(self._images(images, any_size=self.bundle.manifest.any_size))
 
-    def decode_batch(self, poses: ArrayLike, labels: ArrayLike) -> Floats:
-        """Decode poses (M, D), floats, of the classes with these labels (M,): to (M, C, H, W).
-
-        Raises:
-            NotOffered: the network has no decoder.
-            TypeError: the poses are no floats, or the labels no whole numbers.
-            ValueError: they do not go together, or a label is of no class.
-        """
-        require(self.bundle.manifest, "decode")
-        numbers, classes = _floats("poses", poses), np.asarray(labels)
-        size, count = self.bundle.manifest.class_dim, self.bundle.manifest.num_classes
-        if classes.dtype.kind not in "iu":
-            raise TypeError(f"labels are an array of whole numbers, not of {classes.dtype}")
-        if numbers.shape[1:] != (size,) or classes.shape != numbers.shape[:1] or not len(numbers):
-            raise ValueError(
-                f"poses are (M, {size}) and labels (M,), not {numbers.shape} and {classes.shape}"
-            )
-        if classes.min() < 0 or classes.max() >= count:
-            raise ValueError(f"labels are 0 to {count - 1}")
-        rows = self.runtime.max_decode_rows
-        parts = range(rows, len(numbers), rows)
-        pairs = zip(
-            np.split(numbers, parts), np.split(classes.astype(np.int64), parts), strict=True
-        )
-        return np.concatenate([self.runtime.decode(*pair) for pair in pairs])
-
     def trace(self, images: ArrayLike) -> Trace[Floats]:
         """Trace the routing of images (N, C, H, W), floats in [0, 1].
 
@@ -149,48 +122,37 @@ class LoadedBundle(ViewMethods):
     def _classify(
         self, images: Picture | Iterable[Picture], parameters: Mapping[str, object]
     ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
+        from model.views.classify import VIEW  # noqa: PLC0415  with the first view
+        from model.views.local import ask  # noqa: PLC0415
+
         if is_one(images):
-            (outcome,) = self._classify_some([self._open(images)], parameters, alone=True)
+            (outcome,) = ask(self.runtime, VIEW, [self._open(images)], parameters).each()
             return cast("PredictionAnswer", outcome)
         pictures = map(self._open_or_problem, images)
         outcomes: list[PredictionAnswer | FailedPrediction] = []
         while some := list(islice(pictures, _TOGETHER)):
-            outcomes += self._classify_some(some, parameters, alone=False)
+            outcomes += ask(self.runtime, VIEW, some, parameters, alone=False).each()
         return outcomes
-
-    def _classify_some(
-        self,
-        pictures: Sequence[Image.Image | Floats | Problem],
-        parameters: Mapping[str, object],
-        *,
-        alone: bool,
-    ) -> list[PredictionAnswer | FailedPrediction]:
-        from model.views.classify import VIEW  # noqa: PLC0415  with the first view
-        from model.views.local import ask  # noqa: PLC0415
-
-        return ask(self.runtime, VIEW, pictures, parameters, alone=alone).each()
 
     def _images(self, images: ArrayLike, *, any_size: bool = False) -> Floats:
         channels, height, width = self.bundle.manifest.image_shape
-        numbers = _floats("images", images, hint="; divide by 255, or let `prepare` read a picture")
-        least, sizes = (channels, height, width), numbers.shape[1:]
-        larger = (
-            any_size
-            and len(sizes) == 3
-            and sizes[0] == channels
-            and min(size - own for size, own in zip(sizes, least, strict=True)) >= 0
-        )
-        if not (sizes == least or larger) or not len(numbers):
+        hint = "divide by 255, or let `prepare` read a picture"
+        numbers = np.asarray(images)
+        if numbers.dtype.kind != "f":
+            raise TypeError(f"images are an array of floats, not of {numbers.dtype}; {hint}")
+        sizes = numbers.shape[1:]
+        larger = any_size and len(sizes) == 3 and sizes[1] >= height and sizes[2] >= width
+        fits = sizes[:1] == (channels,) if larger else sizes == (channels, height, width)
+        if not fits or not len(numbers):
             raise ValueError(
                 f"images must be (N, {channels}, {height}, {width}), not {numbers.shape}; "
                 "`prepare` makes one of a picture"
             )
         if not (numbers.min() >= -_SLACK and numbers.max() <= 1 + _SLACK):
             raise ValueError(
-                f"images lie in [0, 1], these from {numbers.min():g} to {numbers.max():g}; divide "
-                "by 255, or let `prepare` read a picture"
+                f"images lie in [0, 1], these from {numbers.min():g} to {numbers.max():g}; {hint}"
             )
-        return numbers
+        return numbers.astype(np.float32, copy=False)
 
 
 def is_one(images: Picture | Iterable[Picture]) -> TypeIs[Picture]:
@@ -257,10 +219,3 @@ def _to_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
             f"{array.max():g}" + "; make it uint8 if they are 0 to 255" * fraction
         )
     return np.ascontiguousarray((array * float(WHITE)).round() if fraction else array, np.uint8)
-
-
-def _floats(what: str, numbers: ArrayLike, *, hint: str = "") -> Floats:
-    array = np.asarray(numbers)
-    if array.dtype.kind != "f":
-        raise TypeError(f"{what} are an array of floats, not of {array.dtype}{hint}")
-    return array.astype(np.float32, copy=False)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -19,11 +18,7 @@ from PIL import Image
 
 from service.pictures import SAMPLES
 from tests.browser import conftest as of_browsers
-from tests.browser.playground import open_playground
 from tests.processes import SOURCE, running
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "tutorial" / "add-view.md"
@@ -101,25 +96,9 @@ def service(edited: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_the_page_leaves_lint_green(edited: Path) -> None:
-    """Its code is written as the project's is."""
-    changed = ("model/views", "tests/views")
-    run(edited, "ruff", "check", *changed)
-    run(edited, "ruff", "format", "--check", *changed)
-
-
 def test_the_view_s_test_is_green(edited: Path) -> None:
     """As the page has it."""
     run(edited, "pytest", "-q", "-p", "no:xdist", "tests/views/test_contrast.py")
-
-
-def test_the_view_is_in_the_document(service: httpx.Client) -> None:
-    """With the texts that the page wrote."""
-    operation = service.get("/openapi.json").json()["paths"]["/contrast"]["post"]
-    assert "Fade an image step by step and encode each step" == operation["summary"]
-    (steps,) = [one for one in operation["parameters"] if one["name"] == "steps"]
-    assert (2, 32) == (steps["schema"]["minimum"], steps["schema"]["maximum"])
-    assert {"application/json", "image/png"} == operation["responses"]["200"]["content"].keys()
 
 
 def test_the_view_answers(service: httpx.Client) -> None:
@@ -139,24 +118,3 @@ def test_the_command_has_it(generated: Path, service: httpx.Client) -> None:
     asked = ("capsnet", "contrast", str(FOUR), "--steps", "3", "--url", url)
     assert 3 == sum(line.startswith("│") for line in run(generated, *asked).splitlines())
     assert 3 == len(json.loads(run(generated, *asked, "--json"))["factors"])
-
-
-@pytest.mark.browser
-def test_the_playground_has_a_lens(service: httpx.Client, browser: Browser) -> None:
-    """A tab with a control for the parameter, and the drawing; the address keeps both."""
-    with open_playground(browser, str(service.base_url)) as playground:
-        page = playground.page
-        playground.open_tab("Contrast")
-        assert page.get_by_text("Fade an image step by step and encode each step.").is_visible()
-        drawing = page.get_by_role("img", name="Contrast")
-        drawing.wait_for()
-        with page.expect_response("**/contrast*steps=5*"):
-            page.get_by_label("steps").press("ArrowLeft")
-            page.get_by_label("steps").fill("5")
-        playground.settle()
-        page.reload()
-        page.locator("#lengths li").first.wait_for()
-        playground.settle()
-        assert "5" == page.get_by_label("steps").input_value()
-        drawing.wait_for()
-        assert [] == playground.complaints

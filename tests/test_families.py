@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,62 +149,3 @@ def test_the_registry_is_as_it_was() -> None:
         for name in REGISTERED
     }
     assert expected == said
-
-
-@pytest.fixture(scope="module")
-def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the sources in which the page was followed."""
-    copy = tmp_path_factory.mktemp("edited")
-    for name in ("client", "deploy", "docs", "model", "service", "tests", "tools", "training"):
-        ignored = shutil.ignore_patterns("__pycache__", "*.onnx", "*.safetensors")
-        shutil.copytree(ROOT / name, copy / name, ignore=ignored)
-    for file in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / file, copy)
-    for text, language, block in re.findall(
-        r"^((?:.+\n)+)\n```(python|markdown)\n([\s\S]*?)^```$", PAGE.read_text(), re.MULTILINE
-    ):
-        name = re.findall(r"`([\w/-]+\.(?:py|md))`", text)[0]
-        (add_rows if language == "markdown" else add_code)(copy / name, block)
-    return copy
-
-
-def add_code(file: Path, block: str) -> None:
-    """Make a module, or append the block to one and import `Linear...` there."""
-    if not file.exists():
-        file.write_text(block)
-        return
-    before = "from model.capsnet.matrix import"
-    names = ", ".join(sorted(set(re.findall(r"\bLinear\w+", block))))
-    lines = f"from model.capsnet.linear import {names}\n{before}"
-    source = file.read_text()
-    assert before in source
-    file.write_text(f"{source.replace(before, lines, 1)}\n{block}")
-
-
-def add_rows(file: Path, row: str) -> None:
-    """Add to the first table."""
-    table = re.search(r"(?:^\|.*\n)+", page := file.read_text(), re.MULTILINE)
-    assert table
-    file.write_text(page[: table.end()] + row + page[table.end() :])
-
-
-def check(folder: Path, *arguments: str) -> None:
-    """Run one of the tools that the project is held to in a folder; it must find nothing."""
-    command = [sys.executable, "-m", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert 0 == done.returncode, done.stdout + done.stderr
-
-
-def test_the_page_leaves_lint_green(edited: Path) -> None:
-    """Its code is written as the project's is."""
-    changed = ("model/capsnet", "training/recipes.py", "tests/model/capsnet/networks.py")
-    check(edited, "ruff", "format", *changed)
-    check(edited, "ruff", "check", *changed)
-
-
-def test_the_page_leaves_tests_green(edited: Path) -> None:
-    """Those of networks, recipes and documentation. `make test-slow` runs the slow ones."""
-    tests = ("tests/model/capsnet", "tests/training/test_recipes.py", "tests/test_docs.py")
-    registry = "tests/test_families.py::test_the_registry_is_as_it_was"
-    words = "(linear or registered or registry) and not loaded"
-    check(edited, "pytest", "-q", "-p", "no:xdist", "-k", words, *tests, registry)

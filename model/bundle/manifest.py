@@ -40,6 +40,7 @@ ANY_SIZE: GraphRole = "encoder.any-size"
 HALF: GraphRole = "encoder.fp16"
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """The form of a bundle's name."""
+_REMOVED = ("pose_dimensions", "eight_bits", "encoder.int8")
 _GRAPHS: dict[Offer, GraphRole] = {"decode": "decoder", "trace": "routing"}
 _HAS = {"decode": "poses", "trace": "routed layers", "neighbours": "training images"}
 
@@ -215,11 +216,6 @@ class Manifest(Entry):
         """Whether the encoder also takes larger images: see `model.preprocess.prepare`."""
         return ANY_SIZE in self.graphs
 
-    def find_direction(self, label: int, name: str) -> Direction | None:
-        """Return a direction of a class that is offered; None if there is none of that name."""
-        offered = self.offered_directions(label)
-        return next((one for one in offered if one.name == name), None)
-
     def offered_directions(self, label: int) -> list[Direction]:
         """The directions of a class that are offered."""
         return [one for one in self.directions if one.label == label and one.offered]
@@ -233,6 +229,15 @@ class Manifest(Entry):
         """
         if (version := values.get("schema_version")) != SCHEMA_VERSION:
             raise ValueError(f"schema version {version}, expected {SCHEMA_VERSION}")
+        values = _without_removed(values)
         if unknown := values.keys() - {entry.name for entry in fields(cls)}:
             raise ValueError(f"unknown entries: {', '.join(sorted(unknown))}")
         return super().from_dict(values)
+
+
+def _without_removed(values: dict[str, Any]) -> dict[str, Any]:
+    """Leave out dimensions and the encoder in 8 bits, which nothing reads any more."""
+    kept = {name: value for name, value in values.items() if name not in _REMOVED}
+    if isinstance(graphs := kept.get("graphs"), dict):
+        kept["graphs"] = {role: name for role, name in graphs.items() if role not in _REMOVED}
+    return kept

@@ -7,10 +7,9 @@ D = 16 numbers, row by row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import AliasChoices, Field
 from torch import Tensor, nn
 
 from model.bundle import Layer
@@ -49,9 +48,7 @@ class MatrixConfig(NetworkConfig):
     routing_iterations: int = 3
     inverse_temperature: float = 0.05
     """The lambda of the last iteration, for a parent with an equal share of its children."""
-    log_p_divisor: Annotated[
-        float, Field(validation_alias=AliasChoices("log_p_divisor", "vote_temperature"))
-    ] = 16.0
+    log_p_divisor: float = 16.0
     """The divisor of ln p in the E-step: 1 in the paper."""
     batch_norm: bool = True
     """Batch normalisation of each convolution and of the primary capsules' poses and activations.

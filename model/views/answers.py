@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -83,26 +83,17 @@ class Part(BaseModel):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, from_attributes=True)
 
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+    def __repr_str__(self, join_str: str) -> str:
         """The fields, arrays by their shapes: thousands of numbers say nothing."""
-        for name, value in super().__repr_args__():
-            yield name, _Brief(value)
+        return join_str.join(f"{name}={_brief(value)}" for name, value in self.__repr_args__())
 
 
-class _Brief:
-    """A value whose representation has no numbers of arrays."""
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __repr__(self) -> str:
-        if isinstance(self._value, np.ndarray):
-            return f"array{self._value.shape}"
-        if isinstance(self._value, list) and len(self._value) > _BRIEF:
-            return f"[{_Brief(self._value[0])}, ...: {len(self._value)}]"
-        if isinstance(self._value, list):
-            return repr(list(map(_Brief, self._value)))
-        return repr(self._value)
+def _brief(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array{value.shape}"
+    if isinstance(value, list) and len(value) > _BRIEF:
+        return f"[{_brief(value[0])}, ...: {len(value)}]"
+    return f"[{', '.join(map(_brief, value))}]" if isinstance(value, list) else repr(value)
 
 
 class FitReport(Part):
@@ -182,14 +173,10 @@ class ModelAnswer(Part):
 
     def _repr_html_(self) -> str:
         """The answer's words and numbers as a table above its drawing, for notebooks."""
-        plain = {
-            name: value
-            for name, value in self
-            if isinstance(value, str | int | float) and not type(self).model_fields[name].exclude
-        }
         cells = "".join(
             f"<tr><th>{escape(name)}</th><td>{escape(_brief_number(value))}</td></tr>"
-            for name, value in plain.items()
+            for name, value in self
+            if isinstance(value, str | int | float) and not type(self).model_fields[name].exclude
         )
         drawn = self._repr_png_()
         image = f'<img src="{_url(drawn)}" alt="{escape(self.model)}">' if drawn else ""

@@ -57,8 +57,15 @@ class ClassifyQuery(PictureQuery):
         if self.novelty and manifest.novelty is None:
             detail = f"the bundle {manifest.name!r} has no novelty rule"
             raise InvalidParameter(detail, parameter="novelty")
-        if self.coverage is not None:
-            _check_coverage(manifest, self.coverage)
+        confidence = manifest.confidence
+        if self.coverage is None:
+            return
+        if confidence is None:
+            detail = f"the bundle {manifest.name!r} has no calibration"
+            raise InvalidParameter(detail, parameter="coverage")
+        if self.coverage > confidence.coverages[-1]:
+            detail = f"{manifest.name!r} has sets of a coverage up to {confidence.coverages[-1]:g}"
+            raise InvalidParameter(detail, parameter="coverage")
 
     def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
         """If novelty is asked for, each image is decoded."""
@@ -163,11 +170,7 @@ class ClassifyAnswer(ModelAnswer):
             outcome
             if isinstance(outcome, FailedPrediction)
             else PredictionAnswer.model_construct(
-                None,
-                model=self.model,
-                version=self.version,
-                notes=self.notes,
-                **vars(outcome),
+                None, model=self.model, version=self.version, notes=self.notes, **vars(outcome)
             )
             for outcome in self.predictions
         ]
@@ -227,21 +230,6 @@ def _predict(
         **_confidence(manifest, encoded.presence, query.coverage),
     }
     return Prediction.model_validate(fields)
-
-
-def _check_coverage(manifest: Manifest, coverage: float) -> None:
-    """Refuse a coverage that a bundle has no threshold for.
-
-    Raises:
-        InvalidParameter: it has none at all, or only for lower coverages.
-    """
-    confidence = manifest.confidence
-    if confidence is None:
-        detail = f"the bundle {manifest.name!r} has no calibration"
-        raise InvalidParameter(detail, parameter="coverage")
-    if coverage > confidence.coverages[-1]:
-        detail = f"{manifest.name!r} has sets of a coverage up to {confidence.coverages[-1]:g}"
-        raise InvalidParameter(detail, parameter="coverage")
 
 
 def _confidence(manifest: Manifest, presence: Floats, coverage: float | None) -> Json:

@@ -160,9 +160,8 @@ def _phrase(one: ReadValue, measure: Measure | None, class_name: str) -> str:
     amount = f"{_round(one.value)} {one.unit}".rstrip()
     if one.name == "slant":
         side = "right" if one.value >= 0 else "left"
-        amount = round(abs(one.value))
-        unit = "degree" if amount == 1 else "degrees"
-        return f"slanted {amount} {unit} to the {side}"
+        degrees = round(abs(one.value))
+        return f"slanted {degrees} degree{'s' * (degrees != 1)} to the {side}"
     if one.name in _PLACES:
         side = _PLACES[one.name][one.value < 0]
         return f"{abs(one.value):.1f} px {side} the middle"

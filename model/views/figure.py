@@ -33,8 +33,9 @@ def draw_figure(
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  takes half a second
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    layout = "constrained" if constrained else None
-    canvas = FigureCanvasAgg(Figure((width_px / _DPI, height_px / _DPI), dpi=_DPI, layout=layout))
+    canvas = FigureCanvasAgg(Figure((width_px / _DPI, height_px / _DPI), dpi=_DPI))
+    if constrained:
+        canvas.figure.set_layout_engine("constrained")
     fill(canvas.figure)
     canvas.draw()  # type: ignore[no-untyped-call]
     pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]

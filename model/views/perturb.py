@@ -64,6 +64,25 @@ class PerturbQuery(TargetQuery):
                 )
         super().check(manifest)
 
+    def find_direction(self, manifest: Manifest, label: int) -> Direction | None:
+        """The direction of a class; None where a dimension is moved.
+
+        Raises:
+            InvalidParameter: the class has none of this name, or the change is too large.
+        """
+        if self.direction is None:
+            return None
+        offered = {one.name: one for one in manifest.offered_directions(label)}
+        direction = offered.get(self.direction)
+        if direction is None:
+            known = f"directions of {manifest.class_names[label]}: {', '.join(offered) or 'none'}"
+            raise InvalidParameter(known, parameter="direction")
+        if abs(self.delta) > MAX_STD * direction.std:
+            most = f"{MAX_STD * direction.std:.3g} {direction.unit}".rstrip()
+            detail = f"delta along {direction.name} is at most {most}"
+            raise InvalidParameter(detail, parameter="delta")
+        return direction
+
 
 class MovedValue(Part):
     """What a direction is named after, before and after the move."""
@@ -98,9 +117,7 @@ async def perturb(net: Net, query: PerturbQuery, picture: Prepared) -> PerturbAn
     """
     capsule = (await encode_picture(net, picture)).capsule(query.target)
     poses = np.stack((capsule.pose, capsule.pose))
-    direction = query.direction and find_direction(
-        net.manifest, capsule.label, query.direction, delta=query.delta
-    )
+    direction = query.find_direction(net.manifest, capsule.label)
     if direction:
         poses[1] += query.delta * np.asarray(direction.vector, np.float32)
     else:
@@ -127,24 +144,6 @@ async def perturb(net: Net, query: PerturbQuery, picture: Prepared) -> PerturbAn
         reconstruction=images[0],
         perturbed=images[1],
     )
-
-
-def find_direction(manifest: Manifest, label: int, name: str, *, delta: float) -> Direction:
-    """The direction of a class.
-
-    Raises:
-        InvalidParameter: the class has none of this name, or the change is too large.
-    """
-    direction = manifest.find_direction(label, name)
-    if direction is None:
-        known = ", ".join(one.name for one in manifest.offered_directions(label)) or "none"
-        raise InvalidParameter(
-            f"directions of {manifest.class_names[label]}: {known}", parameter="direction"
-        )
-    if abs(delta) > MAX_STD * direction.std:
-        most = f"{MAX_STD * direction.std:.3g} {direction.unit}".rstrip()
-        raise InvalidParameter(f"delta along {name} is at most {most}", parameter="delta")
-    return direction
 
 
 def draw(answer: PerturbAnswer, query: PerturbQuery) -> bytes:

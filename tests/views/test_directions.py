@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from model.bundle import Manifest
-from model.errors import InvalidParameter, NotOffered
+from model.errors import InvalidParameter
 from model.measures import measures_of
 from model.views import find_view
 from model.views.describe import ReadValue, tell
@@ -89,16 +89,6 @@ def ask_plain(name: str, net: NumpyNet, **parameters: Any) -> Any:
     return run(view.ask(net, query, prepared(TOP)))
 
 
-@pytest.mark.parametrize("parameters", [{"dims": [1]}, {"target": 1}])
-def test_a_sweep_by_directions_needs_some(parameters: dict[str, Any]) -> None:
-    """Of the class that is asked about, and without parameters of dimensions."""
-    with pytest.raises(InvalidParameter) as error:
-        ask_plain(
-            "sweep", fitted(replace(FITTED, directions=(RIGHT,))), by="direction", **parameters
-        )
-    assert "by" == error.value.parameter
-
-
 def test_an_image_is_described_in_words() -> None:
     """Readings of the class, with their errors and ranks, and a sentence."""
     answer = ask("describe", TOP, net=fitted())
@@ -121,12 +111,6 @@ def test_both_digits_of_a_pair_are_described() -> None:
     assert ("top", "bottom") == (answer.class_name, answer.second.class_name)
     assert answer.second.sentence in answer.sentence
     assert ask("describe", TOP, net=pairs, target=1).second is None
-
-
-def test_a_network_without_readings_describes_nothing() -> None:
-    """It says how to get some."""
-    with pytest.raises(NotOffered, match="training analyse"):
-        find_view("describe").query().check(MANIFEST)
 
 
 def reading(name: str, value: float, percentile: float, unit: str = "px") -> ReadValue:

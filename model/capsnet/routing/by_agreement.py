@@ -22,6 +22,8 @@ class Routing(nn.Module):
         iterations: R, at least one; may be changed later.
     """
 
+    squash = staticmethod(squash)
+
     def __init__(self, iterations: int) -> None:
         super().__init__()
         self.iterations = iterations
@@ -40,7 +42,7 @@ class Routing(nn.Module):
         return last.poses
 
     def trace(
-        self, votes: Tensor, input_presence: Tensor, bias: Tensor | None
+        self, votes: Tensor, input_presence: Tensor, bias: Tensor | None = None
     ) -> ClassTrace[Tensor]:
         """Route as `forward` does, and keep every iteration.
 
@@ -54,11 +56,18 @@ class Routing(nn.Module):
         for step in range(self.iterations):
             couplings = None if logits is None else self.couplings(logits)
             sums = weigh(votes, couplings)
-            poses = squash(sums if bias is None else sums + bias)
+            poses = self.squash(sums if bias is None else sums + bias)
             yield Step(logits, couplings, poses)
             if step < self.iterations - 1:
-                agreement = agree(votes, poses)
-                logits = agreement if logits is None else logits + agreement
+                logits = self.next_logits(logits, votes, sums, poses)
+
+    def next_logits(
+        self, logits: Tensor | None, votes: Tensor | FactoredVotes, sums: Tensor, poses: Tensor
+    ) -> Tensor:
+        """Add the agreement of votes with the poses to the logits (N, K, I)."""
+        del sums
+        agreement = agree(votes, poses)
+        return agreement if logits is None else logits + agreement
 
 
 class Step(NamedTuple):

@@ -39,13 +39,6 @@ def test_isotonic_regression_replaces_the_highest_score() -> None:
     assert 0.9 == isotonic.find_probability(PRESENCE)[0]
 
 
-def test_a_set_has_the_labels_that_reach_the_threshold() -> None:
-    """A higher coverage adds labels; the most probable one is always there, ties with it."""
-    narrow, wide = (COARSE.find_labels(PRESENCE, coverage) for coverage in (0.9, 0.99))
-    assert [[True, False, False], [True, False, False], [True, True, True]] == narrow.tolist()
-    assert [[True, False, False], [True, True, False], [True, True, True]] == wide.tolist()
-
-
 def test_rare_classes_have_thresholds_of_their_own() -> None:
     """The second class needs less than the others."""
     rare = replace(COARSE, thresholds=((0.5, 0.2), (0.01, 0.0), (0.5, 0.2)))

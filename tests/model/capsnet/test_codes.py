@@ -46,19 +46,3 @@ def test_a_pose_draws_the_image_as_its_class_has_it(count: int) -> None:
     inner = (images - images.mean(dim=0)).square().mean()
     assert (drawn - images).square().mean() < 0.01 * inner
     assert inner < (others - images).square().mean()
-
-
-def test_the_length_is_what_routing_found() -> None:
-    """Of all poses, whatever the codes are."""
-    images, labels = spread(10)
-    network = build(CONFIG).eval()
-    fit_codes(network, images, labels)
-    with torch.inference_mode():
-        encoding, trace = network(images), network.trace(images)
-        torch.testing.assert_close(encoding.presence, encoding.poses.norm(dim=-1))
-        torch.testing.assert_close(encoding.poses, trace.classes.poses[:, -1])
-        longer = encoding.poses[:, 0] * 1.5
-        torch.testing.assert_close(
-            network.decode(longer, torch.zeros(30, dtype=torch.int64)),
-            network.decode(encoding.poses[:, 0], torch.zeros(30, dtype=torch.int64)),
-        )

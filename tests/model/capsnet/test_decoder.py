@@ -8,7 +8,6 @@ from torch import Tensor
 
 from model.capsnet import NetworkConfig
 from model.capsnet.decoder import (
-    ConvolutionalDecoder,
     Decoder,
     build_decoder,
 )
@@ -55,41 +54,7 @@ def test_the_decoder_is_the_papers_masked_one(
     torch.testing.assert_close(decoder(poses, asked).flatten(1), expected)
 
 
-def test_pixels_are_laid_out_channel_by_channel_and_row_by_row(
-    config: NetworkConfig, decoder: Decoder
-) -> None:
-    """Output (channel * height + y) * width + x is the pixel at row y and column x."""
-    torch.nn.init.zeros_(decoder.pixels.weight)
-    with torch.no_grad():
-        place = (2 * config.height + 4) * config.width + 7
-        decoder.pixels.bias.zero_()[place] = 50.0
-
-    image = decoder(torch.randn(1, config.class_dim), torch.tensor([1]))[0]
-
-    assert (image > 0.9).nonzero().tolist() == [[2, 4, 7]]
-
-
 CONVOLUTIONAL: dict[str, Any] = {**SIZES, "decoder_hidden": (7,), "decoder_channels": (6, 5, 4)}
-
-
-@pytest.fixture
-def convolutional() -> ConvolutionalDecoder:
-    """A decoder of up-convolutions every parameter of which is random."""
-    decoder = build_decoder(NetworkConfig(**CONVOLUTIONAL, class_dim=6))
-    assert isinstance(decoder, ConvolutionalDecoder)
-    for parameter in decoder.parameters():
-        torch.nn.init.normal_(parameter)
-    return decoder
-
-
-@pytest.mark.parametrize("count", [1, 6])
-def test_up_convolutions_draw_images_that_no_power_of_two_divides(
-    convolutional: ConvolutionalDecoder, count: int
-) -> None:
-    """A grid of 5x5 becomes 20x20, and 17x20 of it are kept."""
-    images = convolutional(torch.randn(count, 6), torch.zeros(count, dtype=torch.int64))
-    assert (count, 3, 17, 20) == images.shape
-    assert 0 <= images.min() <= images.max() <= 1
 
 
 def test_large_images_are_drawn_small_and_doubled() -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
@@ -43,15 +41,3 @@ def test_a_hook_overrides_couplings(network: Network) -> None:
         assert torch.allclose(changed, trace.presence[:, -1], atol=1e-6)
         assert torch.allclose(torch.tensor(1 / 10), trace.couplings)
         assert torch.equal(plain, network(images).presence)
-
-
-@pytest.mark.parametrize("family", ["dynamic", "shared"])
-def test_iterations_may_be_changed(network: Any) -> None:
-    """The first three of five are those of three."""
-    images = noise(network.config)
-    with torch.inference_mode():
-        network.routing.iterations = 3
-        three = network.trace(images).classes.presence
-        network.routing.iterations = 5
-        assert torch.equal(three, network.trace(images).classes.presence[:, :3])
-        assert torch.equal(network.trace(images).classes.presence[:, -1], network(images).presence)

@@ -60,17 +60,6 @@ def test_the_larger_network_has_the_paper_s_size() -> None:
     assert 310_000 == pytest.approx(count_encoder(PAPER), rel=0.03)
 
 
-def test_the_layers_are_the_paper_s() -> None:
-    """32 pixels become grids of 14, 6 and 4; the last field is 15 pixels wide, two apart."""
-    assert [(14, 5, 2), (6, 9, 4), (4, 17, 4)] == [
-        (grid.rows, grid.field_px, grid.stride_px) for grid in PAPER.grids
-    ]
-    with torch.device("meta"):
-        layers = MatrixCapsNet(PAPER).layers
-    assert ["conv_caps_1", "conv_caps_2", "classes"] == [layer.name for layer in layers]
-    assert [32 * 14**2, 32 * 6**2, 32 * 4**2] == [layer.capsules for layer in layers]
-
-
 def test_a_primary_capsule_is_a_cell_s_type(config: MatrixConfig) -> None:
     """Channels 16 t to 16 t + 15 are its pose, row by row; the last B its types' activations."""
     layer = PrimaryMatrixCapsules(replace(config, batch_norm=False))

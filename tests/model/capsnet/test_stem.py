@@ -16,7 +16,6 @@ from model.capsnet.stem import (
     Whiten,
     fit_whitening,
     geometry,
-    out_channels,
 )
 
 STEMS: dict[str, tuple[StemLayer, ...]] = {
@@ -32,19 +31,6 @@ STEMS: dict[str, tuple[StemLayer, ...]] = {
     ),
 }
 stems = pytest.mark.parametrize("layers", STEMS.values(), ids=STEMS)
-
-
-@stems
-@pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("batch_norm", [False, True])
-def test_features_have_the_size_of_the_geometry(
-    layers: Sequence[StemLayer], *, batch_norm: bool, norm_first: bool
-) -> None:
-    """Of colour images that are not square, for one image too."""
-    grid = geometry(31, 26, layers)
-    stem = Stem(3, layers, batch_norm=batch_norm, norm_first=norm_first).eval()
-    expected = (1, out_channels(3, layers), grid.rows, grid.columns)
-    assert expected == stem(torch.rand(1, 3, 31, 26)).shape
 
 
 @stems

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from model.capsnet.winograd import WinogradConv2d, minimal_filtering
+from model.capsnet.winograd import WinogradConv2d
 
 LAYERS = {
     "the paper's, fewer channels": (20, 9, 2),
@@ -33,22 +32,6 @@ def _results(layer: WinogradConv2d, images: Tensor) -> dict[str, Tensor]:
     assert images.grad is not None
     gradients = {name: p.grad.clone() for name, p in layer.named_parameters() if p.grad is not None}
     return {"maps": maps, "images": images.grad, **gradients}
-
-
-@pytest.mark.parametrize("stride", [1, 2, 3])
-@pytest.mark.parametrize("taps", [3, 4, 5])
-@pytest.mark.parametrize("outputs", [1, 2, 3, 5])
-def test_minimal_filtering_is_the_filter(outputs: int, taps: int, stride: int) -> None:
-    """A ((G w) * (B x)) is the strided sum of products, with one product for each input."""
-    random = np.random.default_rng(0)
-    signal, weights = random.normal(size=(outputs - 1) * stride + taps), random.normal(size=taps)
-    filtering = minimal_filtering(outputs, taps, stride)
-
-    products = (filtering.kernel @ weights) * (filtering.tile @ signal)
-
-    expected = [signal[at * stride :][:taps] @ weights for at in range(outputs)]
-    np.testing.assert_allclose(filtering.output @ products, expected, atol=1e-11)
-    assert len(signal) == len(products)
 
 
 @layers

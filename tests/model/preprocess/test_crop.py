@@ -25,15 +25,6 @@ def thirds() -> Image.Image:
     return picture
 
 
-def test_the_middle_of_a_picture_is_taken(thirds: Image.Image) -> None:
-    """The largest rectangle of the network's shape, of columns or of rows: green alone."""
-    prepared = prepare(thirds, COLOUR, rule="crop")
-    assert ("crop", COLOUR) == (prepared.fit, prepared.image.shape)
-    high = crop(thirds.transpose(Image.Transpose.ROTATE_90), *COLOUR)
-    for image in (prepared.image, high):
-        np.testing.assert_array_equal([0, 1, 0], image.reshape(3, -1).mean(axis=1))
-
-
 @pytest.mark.parametrize("mode", ["L", "1", "P", "CMYK", "I;16", "F", "La", "LAB"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_mode_gives_channels_in_the_unit_interval(mode: str, channels: int) -> None:
@@ -57,15 +48,6 @@ def test_transparency_is_laid_on_white() -> None:
     """A cut-out photograph has a white background."""
     picture = Image.new("RGBA", (64, 48), (0, 0, 0, 0))
     np.testing.assert_array_equal(np.ones(COLOUR), prepare(picture, COLOUR, rule="crop").image)
-
-
-def test_sixteen_bits_are_rounded_to_eight() -> None:
-    """257 times a byte is that byte, and so is what is less than half of 257 away."""
-    middle = 257 * np.arange(1, 255)
-    for moved in (middle - 128, middle, middle + 128):
-        picture = Image.fromarray(moved.astype(np.uint16)[None])
-        image = crop(picture, 1, 1, 254)
-        np.testing.assert_array_equal(np.arange(1, 255, dtype=np.float32) / 255, image[0, 0])
 
 
 @pytest.mark.parametrize("level", [-1, 65_536])

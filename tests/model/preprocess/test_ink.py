@@ -18,12 +18,6 @@ def test_blank_picture_gives_an_empty_image(grey: int, size: tuple[int, int]) ->
     assert prepared.image.max() == 0
 
 
-def test_noise_alone_gives_an_empty_image() -> None:
-    """Sensor noise on blank paper is not taken for strokes."""
-    noise = np.random.default_rng(0).normal(200, 6, (300, 300)).clip(0, 255).astype(np.uint8)
-    assert prepare(Image.fromarray(noise), DIGIT).box is None
-
-
 def test_strokes_that_fill_their_frame_are_found() -> None:
     """A picture cut close around a digit has hardly any background on its border."""
     one = Image.open(SAMPLES / "1.png")

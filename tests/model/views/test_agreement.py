@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.bundle import Layer
 from model.outputs import ClassTrace
 from model.views.agreement import (
     are_shares,
-    by_cell,
     measure_support,
     project,
     trace_agreement,
@@ -20,7 +18,6 @@ from model.views.agreement import (
 Floats = NDArray[np.float32]
 R, K, TYPES, ROWS, COLUMNS, D = 3, 4, 2, 3, 4, 5
 I = TYPES * ROWS * COLUMNS  # noqa: E741  the paper's letter
-LAYER = Layer("classes", R, TYPES, ROWS, COLUMNS, field_px=5, stride_px=2)
 
 
 @pytest.fixture
@@ -62,16 +59,6 @@ def test_support_is_each_vote_s_share_along_the_pose(
         )
 
 
-def test_opposite_votes_do_not_agree() -> None:
-    """Half of the votes against the other half come to nothing."""
-    votes = np.ones((1, 4, D), np.float32)
-    votes[:, 2:] *= -1
-    couplings = np.full((1, 1, 4), 0.5, np.float32)
-    pose, ones = np.ones((1, 1, D), np.float32), np.ones(4, np.float32)
-    trace = ClassTrace(couplings, couplings, ones, pose, ones, votes)
-    assert 0 == trace_agreement(trace, activated=False).agreement[0, 0]
-
-
 def test_couplings_that_are_no_distribution_have_no_entropy() -> None:
     """A softmax to which something is added, or whose parts are subtracted."""
     equal = np.full((1, K, I), 1 / K, np.float32)
@@ -80,23 +67,6 @@ def test_couplings_that_are_no_distribution_have_no_entropy() -> None:
     moved = equal.copy()
     moved[:, :2] += np.array([[[1.0], [-1.0]]], np.float32)
     assert not are_shares(moved)
-
-
-def test_maps_sum_over_types_and_over_the_grid(rng: np.random.Generator) -> None:
-    """Input capsule i is type, row and column as the bundle's manifest says."""
-    values = rng.random((2, I))
-    cells = by_cell(values, LAYER)
-    grids, types = cells.sum(axis=1), cells.sum(axis=(2, 3))
-    assert ((2, ROWS, COLUMNS), (2, TYPES)) == (grids.shape, types.shape)
-    for y in range(ROWS):
-        for x in range(COLUMNS):
-            expected = sum(values[1, (t * ROWS + y) * COLUMNS + x] for t in range(TYPES))
-            assert expected == pytest.approx(grids[1, y, x])
-    for t in range(TYPES):
-        expected = sum(
-            values[1, (t * ROWS + y) * COLUMNS + x] for y in range(ROWS) for x in range(COLUMNS)
-        )
-        assert expected == pytest.approx(types[1, t])
 
 
 def test_votes_in_a_plane_keep_their_distances(rng: np.random.Generator) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.views.masks import INK, colour, find_masks, share_ink
+from model.views.masks import INK, colour, find_masks
 
 
 def test_digits_divide_ink_by_their_reconstructions() -> None:
@@ -19,13 +19,6 @@ def test_digits_divide_ink_by_their_reconstructions() -> None:
     assert [False] * 10 + [True] * 10 == second[:20]
     assert [False] * 18 == first[22:] == second[22:]  # ink without digits, digits without ink
     assert not find_masks(image, drawn, threshold=0.3)[:, [0, 2]].any()
-
-
-def test_shares_are_of_ink_not_of_pixels() -> None:
-    """A bright pixel weighs more; pixels too faint to be ink weigh nothing."""
-    image = np.array([[1.0, 0.5, 0.5, 0.05]], np.float32)
-    masks = np.array([[[1, 0, 0, 0]], [[1, 1, 0, 0]], [[0, 0, 0, 0]]], bool)
-    assert [0.5, 0.75, 0.0] == share_ink(image, masks).tolist()
 
 
 def test_two_layers_are_red_and_green_and_yellow_where_they_overlap() -> None:

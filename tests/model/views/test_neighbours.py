@@ -7,7 +7,6 @@ from model.views.neighbours import measure_distances
 from training.analysis.neighbours import (
     find_prototypes,
     fit_whitening,
-    make_gallery,
     measure_all,
 )
 
@@ -35,14 +34,6 @@ def test_distances_are_mahalanobis_s(rng: np.random.Generator) -> None:
         assert np.sqrt(away @ inverse @ away) == pytest.approx(distance, rel=0.02, abs=1e-9)
 
 
-@pytest.mark.parametrize("count", [1, 2, 30])
-def test_few_poses_have_a_finite_whitening(count: int, rng: np.random.Generator) -> None:
-    """Though their own covariance is singular."""
-    poses = rng.standard_normal((count, D))
-    assert np.isfinite(fit_whitening(poses, np.eye(D))).all()
-    assert np.isfinite(fit_whitening(np.ones((count, D)), np.zeros((D, D)))).all()
-
-
 def test_each_group_has_its_prototype(rng: np.random.Generator) -> None:
     """Three groups far apart, of different sizes: the largest comes first."""
     middles = np.array([[9, 0], [0, 9], [-9, -9]])
@@ -57,14 +48,3 @@ def test_each_group_has_its_prototype(rng: np.random.Generator) -> None:
     assert [0.5, 1 / 3, 1 / 6] == pytest.approx(found.shares.tolist())
     for row, middle in zip(found.rows, middles[[1, 2, 0]], strict=True):
         assert np.linalg.norm(points[row] - middle) < 1
-
-
-def test_a_gallery_has_the_prototypes_of_each_class(rng: np.random.Generator) -> None:
-    """A class of few images has fewer, and a class without images none."""
-    poses = rng.standard_normal((12, D)).astype(np.float16)
-    labels = np.array([0] * 10 + [2] * 2)
-    white = np.eye(D, dtype=np.float16)[None].repeat(3, 0)
-    gallery = make_gallery(poses, labels, np.arange(12), white, np.zeros(0, np.uint8))
-    assert [4, 0, 2] == (gallery.prototypes >= 0).sum(axis=1).tolist()
-    assert [1, 0, 1] == pytest.approx(gallery.shares.sum(axis=1).tolist())
-    assert 0 == gallery.typical[1] < gallery.typical[2]

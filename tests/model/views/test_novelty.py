@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -73,37 +69,3 @@ def test_distances_are_from_the_mean_of_the_most_present_class() -> None:
     presence = np.linalg.norm(poses, axis=2)
     expected = [0, 0.3, np.linalg.norm([0.6, 2 * 0.4, 0, 4 * 0.1])]
     assert expected == pytest.approx(measure_distances(GAUSSIANS, presence, poses), abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"means": np.zeros((2, 3), np.float32)}, "do not go together"),
-        ({"means": np.zeros(4, np.float32)}, "do not go together"),
-        ({"whitening": np.full((4, 4), np.inf, np.float16)}, "not finite"),
-    ],
-)
-def test_broken_gaussians_are_refused(change: dict[str, Any], message: str) -> None:
-    """Arrays of other sizes, and numbers that are too large for 16 bits."""
-    with pytest.raises(ValueError, match=message):
-        replace(GAUSSIANS, **change)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"length": (0.1, 0.2)},
-        {"distance": (0.1, 0.2)},
-        {"error": (0.6, 0.2, 0.1, 0.05)},
-        {"error": (0.05, math.nan, 0.2, 0.6)},
-        dict.fromkeys(("quantiles", "length", "margin", "error", "distance"), (0.5,)),
-        {"threshold": 1.5},
-        {"threshold": -0.1},
-        {"threshold": math.nan},
-        {"distance": (), "gaussians": GAUSSIANS},
-    ],
-)
-def test_broken_rules_are_refused(change: dict[str, Any]) -> None:
-    """Tables of other sizes or one value, that fall or are missing, a threshold no score has."""
-    with pytest.raises(ValueError, match=r"(?i)novelty ?rule"):
-        replace(RULE, **change)

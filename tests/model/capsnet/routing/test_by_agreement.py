@@ -10,7 +10,6 @@ from torch import Tensor
 
 from model.capsnet.routing import by_agreement
 from model.capsnet.votes import FactoredVotes, Votes
-from model.outputs import ClassTrace
 
 N, K, I, D = 3, 4, 9, 5  # noqa: E741 - the paper's letters
 
@@ -30,14 +29,6 @@ def bias() -> Tensor:
 def route(votes: Tensor | FactoredVotes, *, iterations: int, bias: Tensor | None = None) -> Tensor:
     poses: Tensor = by_agreement.Routing(iterations)(votes, bias)
     return poses
-
-
-def trace(
-    votes: Tensor, *, iterations: int, bias: Tensor | None = None
-) -> ClassTrace[torch.Tensor]:
-    """All of a routing; the presence of the inputs, which is passed on, does not matter here."""
-    silent = torch.zeros(votes.shape[0], votes.shape[2])
-    return by_agreement.Routing(iterations).trace(votes, silent, bias)
 
 
 def procedure_1(
@@ -74,14 +65,6 @@ def test_routing_is_procedure_1(
     np.testing.assert_allclose(poses.numpy(), expected, atol=1e-6)
 
 
-def test_each_step_of_a_trace_ends_a_shorter_routing(votes: Tensor) -> None:
-    """Step r holds the poses of r + 1 iterations, oldest first."""
-    poses = trace(votes, iterations=3).poses
-
-    for step in range(3):
-        torch.testing.assert_close(poses[:, step], route(votes, iterations=step + 1))
-
-
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 def test_factored_votes_are_routed_alike(bias: Tensor, iterations: int, *, with_bias: bool) -> None:
@@ -109,13 +92,3 @@ def test_the_gradient_is_the_derivative(iterations: int) -> None:
     assert torch.autograd.gradcheck(
         lambda u, b: route(u, iterations=iterations, bias=b), (votes, bias)
     )
-
-
-def test_silent_votes_give_no_nan() -> None:
-    """Zero votes route to zero poses with a finite gradient."""
-    votes = torch.zeros(1, K, I, D, requires_grad=True)
-
-    poses = route(votes, iterations=3)
-
-    assert torch.equal(torch.zeros(1, K, D), poses)
-    assert torch.autograd.grad(poses.sum(), votes)[0].isfinite().all()

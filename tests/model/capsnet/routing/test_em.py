@@ -111,19 +111,6 @@ def test_routing_is_procedure_1(
             np.testing.assert_allclose(actual[image].numpy(), wanted, atol=1e-4)
 
 
-def test_children_that_are_not_there_have_no_say(
-    votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor]
-) -> None:
-    """An activation of zero leaves a vote out, whatever it is."""
-    active = active.clone()
-    active[..., 3] = 0
-    changed = votes.clone()
-    changed[:, :, 3] = 5
-    for before, after in zip(run(votes, active, costs), run(changed, active, costs), strict=True):
-        torch.testing.assert_close(before.poses, after.poses)
-        torch.testing.assert_close(before.activations, after.activations)
-
-
 @pytest.mark.parametrize("activation", [0.0, 1e-30, 1.0])
 @pytest.mark.parametrize("loudness", [0.0, 1.0, 1e3, 1e6])
 def test_extremes_stay_finite(loudness: float, activation: float) -> None:
