@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -102,19 +102,23 @@ class Geometry(NamedTuple):
     offset_px: int = 0
     """The position of the first cell's field, down and right; negative where layers pad."""
 
-    def then(self, kernel: int, stride: int, padding: int = 0) -> Geometry:
-        """The grid after one more window.
+    def then(self, kernel: int, stride: int, padding: int | None = 0) -> Geometry:
+        """The grid after one more window; `padding=None` keeps 1 / stride of all cells.
 
         Raises:
             ValueError: the window is larger than the padded grid.
         """
+        field = self.field_px + (kernel - 1) * self.stride_px
+        if padding is None:
+            rows, columns = (math.ceil(side / stride) for side in self[:2])
+            offset = self.offset_px - zeros_around(self.rows, kernel, stride)[0] * self.stride_px
+            return Geometry(rows, columns, field, self.stride_px * stride, offset)
         if min(self.rows, self.columns) + 2 * padding < kernel:
             raise ValueError(
                 f"a window of {kernel} does not fit a grid of {self.rows}x{self.columns} cells: "
                 "the image is too small for these kernels and strides"
             )
         rows, columns = ((size + 2 * padding - kernel) // stride + 1 for size in self[:2])
-        field = self.field_px + (kernel - 1) * self.stride_px
         offset = self.offset_px - padding * self.stride_px
         return Geometry(rows, columns, field, self.stride_px * stride, offset)
 
@@ -130,29 +134,24 @@ def geometry(height: int, width: int, layers: Sequence[StemLayer]) -> Geometry:
     grid = Geometry(height, width, field_px=1, stride_px=1)
     for layer in layers:
         _check(layer)
-        if isinstance(layer, Residual):
-            for _ in range(2):
-                grid = grid.then(layer.kernel, 1, layer.kernel // 2)
-        elif isinstance(layer, Whiten):
-            grid = grid.then(layer.kernel, 1)
-        elif isinstance(layer, Pretrained):
-            if layer is not layers[0]:
-                raise ValueError("a pretrained network is the first layer of its stem")
-            for kernel, stride in ARCHITECTURES[layer.network].windows:
-                before = zeros_around(grid.rows, kernel, stride)[0]
-                rows, columns = (math.ceil(side / stride) for side in grid[:2])
-                grid = Geometry(
-                    rows,
-                    columns,
-                    grid.field_px + (kernel - 1) * grid.stride_px,
-                    grid.stride_px * stride,
-                    grid.offset_px - before * grid.stride_px,
-                )
-        else:
-            grid = grid.then(layer.kernel, layer.stride, layer.padding)
-            for side in (layer.max_pool, layer.pool):
-                grid = grid.then(side, side) if side > 1 else grid
+        if isinstance(layer, Pretrained) and layer is not layers[0]:
+            raise ValueError("a pretrained network is the first layer of its stem")
+        for kernel, stride, padding in _windows(layer):
+            grid = grid.then(kernel, stride, padding)
     return grid
+
+
+def _windows(layer: StemLayer) -> Iterator[tuple[int, int, int | None]]:
+    """The kernel, stride and padding of each window of a layer."""
+    if isinstance(layer, Residual):
+        yield from [(layer.kernel, 1, layer.kernel // 2)] * 2
+    elif isinstance(layer, Whiten):
+        yield layer.kernel, 1, 0
+    elif isinstance(layer, Pretrained):
+        yield from ((*window, None) for window in ARCHITECTURES[layer.network].windows)
+    else:
+        yield layer.kernel, layer.stride, layer.padding
+        yield from ((side, side, 0) for side in (layer.max_pool, layer.pool) if side > 1)
 
 
 def out_channels(channels: int, layers: Sequence[StemLayer]) -> int:

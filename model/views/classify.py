@@ -26,7 +26,7 @@ from model.views.answers import (
 )
 from model.views.net import Encoded, Net, require
 from model.views.notes import useless_sets
-from model.views.novelty import Novelty, score_encoded
+from model.views.novelty import NoveltyReport, score_encoded
 from model.views.query import PictureQuery
 from model.views.view import View
 
@@ -74,31 +74,6 @@ class ClassifyQuery(PictureQuery):
     def any_size(self, manifest: Manifest) -> bool:
         """Novelty compares reconstructions, which have the network's size."""
         return manifest.any_size and not self.novelty
-
-
-class NoveltyReport(Part):
-    """The novelty scores of an image: how unlike the training images it is.
-
-    Each score is the share of training images that are less unusual: 0.99 means 99 % of them.
-    """
-
-    novel: bool = Field(description="Whether 95 % of training images have a lower score.")
-    score: float = Field(description="The highest of the four scores below.")
-    length_score: float = Field(description="The score of the longest capsule's length.")
-    margin_score: float = Field(
-        description="The score of the longest capsule's lead over the second longest one."
-    )
-    error_score: float = Field(
-        description="The score of the error of the longest capsule's reconstruction."
-    )
-    distance_score: float | None = Field(
-        None,
-        description="The score of the Mahalanobis distance of the poses.",
-        exclude_if=is_none,
-    )
-    error: float = Field(
-        description="Error of the reconstruction y of image x: sum((x-y)^2) / (sum(x^2) + 1)."
-    )
 
 
 class SetLabel(Part):
@@ -201,7 +176,7 @@ async def classify(net: Net, query: ClassifyQuery, *pictures: Prepared | Problem
 def _answer(
     manifest: Manifest,
     outcomes: Sequence[Encoded | Problem],
-    novelties: Sequence[Novelty] | None,
+    novelties: Sequence[NoveltyReport] | None,
     query: ClassifyQuery,
 ) -> ClassifyAnswer:
     scored = iter(novelties or ())
@@ -216,7 +191,7 @@ def _answer(
 
 
 def _predict(
-    manifest: Manifest, encoded: Encoded, novelty: Novelty | None, query: ClassifyQuery
+    manifest: Manifest, encoded: Encoded, novelty: NoveltyReport | None, query: ClassifyQuery
 ) -> Prediction:
     capsule = encoded.capsule()
     fields = {
@@ -244,7 +219,7 @@ def _confidence(manifest: Manifest, presence: Floats, coverage: float | None) ->
     return {"probability": round(probability, DECIMALS), "labels": labels}
 
 
-async def _score(net: Net, outcomes: Sequence[Encoded | Problem]) -> list[Novelty]:
+async def _score(net: Net, outcomes: Sequence[Encoded | Problem]) -> list[NoveltyReport]:
     """The novelty of each image that could be read."""
     images = [outcome for outcome in outcomes if isinstance(outcome, Encoded)]
     if not images:

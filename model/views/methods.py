@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _LAST = ("target", "fit", "polarity")
 """The parameters that most views share come last. `scale` belongs to `answer.png()`."""
 
+_PICTURES = {0: (), 1: ("image",), 2: ("first", "second"), None: ("images",)}
+"""The parameters of the pictures, by their number."""
+
 
 class ViewMethods:
     """What one may ask of a network: the methods of `LoadedBundle`."""
@@ -43,7 +46,7 @@ for _name in NAMES:
 @cache
 def _make_method(name: str) -> Callable[..., Any]:
     view = find_view(name)
-    pictures, first = _name_pictures(view), Parameter("self", Parameter.POSITIONAL_ONLY)
+    pictures, first = _PICTURES[view.pictures[1]], Parameter("self", Parameter.POSITIONAL_ONLY)
     signature = Signature([first, *_list_parameters(view, pictures)])
 
     def method(*given: Any, **options: Any) -> Any:
@@ -65,27 +68,16 @@ def _make_method(name: str) -> Callable[..., Any]:
     return method
 
 
-def _name_pictures(view: View[Any, Any]) -> tuple[str, ...]:
-    """The parameters of the pictures."""
-    names = {0: (), 1: ("image",), 2: ("first", "second"), None: ("images",)}
-    return names[view.pictures[1]]
-
-
 def _list_parameters(view: View[Any, Any], pictures: tuple[str, ...]) -> list[Parameter]:
     """The pictures, the body and the required parameters by place, the others by name."""
     fields = view.query.model_fields
     hidden = {*_LAST, "scale", *(view.body.model_fields if view.body else ())}
-    ordered = [
-        *(name for name in fields if name not in hidden),
-        *(name for name in _LAST if name in fields),
-    ]
+    ordered = [name for name in fields if name not in hidden]
+    ordered += [name for name in _LAST if name in fields]
     required = [name for name in ordered if fields[name].is_required()]
     placed = [*pictures, *(("poses", "label") if view.body else ()), *required]
+    named = [name for name in ordered if name not in required]
     return [
         *(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in placed),
-        *(
-            Parameter(name, Parameter.KEYWORD_ONLY, default=None)
-            for name in ordered
-            if name not in required
-        ),
+        *(Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in named),
     ]

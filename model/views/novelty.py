@@ -19,14 +19,16 @@ minus that rank.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from model.bundle.novelty import NoveltyRule, PoseGaussians
 from model.outputs import Encoding
 from model.preprocess import Floats
+from model.views.answers import Part, is_none
 from model.views.net import Net
 from model.views.rivals import missed_share
 
@@ -56,20 +58,29 @@ class Ranks(NamedTuple):
         return np.asarray(np.min([rank for rank in self if rank is not None], axis=0))
 
 
-class Novelty(NamedTuple):
-    """The novelty scores of one image."""
+class NoveltyReport(Part):
+    """The novelty scores of an image: how unlike the training images it is.
 
-    novel: bool
-    score: float
-    """The highest of the four features' scores, from 0 to 1."""
-    length_score: float
-    """The share of the training images that are less unusual in this feature."""
-    margin_score: float
-    error_score: float
-    distance_score: float | None
-    """None without Gaussians."""
-    error: float
-    """The share of the image that the reconstruction of its longest capsule misses."""
+    Each score is the share of training images that are less unusual: 0.99 means 99 % of them.
+    """
+
+    novel: bool = Field(description="Whether 95 % of training images have a lower score.")
+    score: float = Field(description="The highest of the four scores below.")
+    length_score: float = Field(description="The score of the longest capsule's length.")
+    margin_score: float = Field(
+        description="The score of the longest capsule's lead over the second longest one."
+    )
+    error_score: float = Field(
+        description="The score of the error of the longest capsule's reconstruction."
+    )
+    distance_score: float | None = Field(
+        None,
+        description="The score of the Mahalanobis distance of the poses.",
+        exclude_if=is_none,
+    )
+    error: float = Field(
+        description="Error of the reconstruction y of image x: sum((x-y)^2) / (sum(x^2) + 1)."
+    )
 
 
 def rank(rule: NoveltyRule, features: Features) -> Ranks:
@@ -83,18 +94,24 @@ def rank(rule: NoveltyRule, features: Features) -> Ranks:
     )
 
 
-def score_images(rule: NoveltyRule, features: Features) -> list[Novelty]:
+def score_images(rule: NoveltyRule, features: Features) -> list[NoveltyReport]:
     """Compare images with the training images, one by one, rounded to six digits."""
     ranks = rank(rule, features)
-    novel = (ranks.lowest < rule.threshold).tolist()
-    scores = (
-        [None] * len(novel) if ranked is None else (1 - ranked).round(6).tolist()
-        for ranked in (ranks.lowest, *ranks)
-    )
-    return list(map(Novelty, novel, *scores, features.error.astype(float).round(6).tolist()))
+    names = ("score", "length_score", "margin_score", "error_score", "distance_score")
+    columns: dict[str, Sequence[Any]] = {
+        name: (1 - ranked).round(6).tolist()
+        for name, ranked in zip(names, (ranks.lowest, *ranks), strict=True)
+        if ranked is not None
+    }
+    columns["novel"] = (ranks.lowest < rule.threshold).tolist()
+    columns["error"] = features.error.astype(float).round(6).tolist()
+    rows = zip(*columns.values(), strict=True)
+    return [NoveltyReport(**dict(zip(columns, row, strict=True))) for row in rows]
 
 
-async def score_encoded(net: Net, images: Floats, encoding: Encoding[Floats]) -> list[Novelty]:
+async def score_encoded(
+    net: Net, images: Floats, encoding: Encoding[Floats]
+) -> list[NoveltyReport]:
     """The novelty of N images (C, H, W), their longest capsules decoded as one batch.
 
     The bundle has a novelty rule.
