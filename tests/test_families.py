@@ -23,7 +23,7 @@ from model.bundle import Bundle
 from model.capsnet import FAMILIES, load
 from model.capsnet.families import Family
 from service.settings import Settings
-from tests.model.capsnet.networks import SIZES, SMALL, TINY, count_encoder
+from tests.model.capsnet.networks import SIZES, SMALL, TINY
 from tests.serving import serve
 from training.__main__ import app
 from training.recipes import PRESETS, Recipe
@@ -31,8 +31,6 @@ from training.recipes import PRESETS, Recipe
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGE = DOCS / "tutorial" / "add-family.md"
-REGISTERED = tuple(FAMILIES)
-"""The families of the product, without that of the page."""
 
 
 def blocks(language: str) -> list[str]:
@@ -137,15 +135,3 @@ def test_the_family_draws(client: TestClient, workplace: Path) -> None:
     drawn = drawn[:: drawn.shape[0] // 28, :: drawn.shape[1] // 28]
     errors = [float(np.square(drawn - image).mean()) for image in shown]
     assert errors[0] < errors[1]
-
-
-def test_the_registry_is_as_it_was() -> None:
-    """The comparison lists the families of the product, with the size of each encoder."""
-    page = (DOCS / "explanation" / "families.md").read_text()
-    row = re.compile(r"^\| `(\w+)` \|.*\| (\w+) \| ([\d,]+) \|$", re.MULTILINE)
-    said = {name: (presence, count) for name, presence, count in row.findall(page)}
-    expected = {
-        name: (FAMILIES[name].presence, f"{count_encoder(FAMILIES[name].config()):,}")
-        for name in REGISTERED
-    }
-    assert expected == said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import struct
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from model.preprocess.pixels import SIXTEEN_BITS, WHITE, Floats
+from model.preprocess.pixels import SIXTEEN_BITS, WHITE, Floats, middle_box, resample
 
 SIGNATURE = b"\x93NUMPY"
 """The first bytes of a `.npy` file."""
@@ -100,19 +99,8 @@ def scale_array(pixels: Floats, height: int, width: int, *, middle: bool) -> Flo
         middle: whether the largest rectangle of that shape in the middle is scaled, not all.
     """
     rows, columns = pixels.shape[:2]
-    left = top = 0.0
-    if middle:
-        factor = min(columns / width, rows / height)
-        left, top = (
-            max(0.0, (size - own * factor) / 2) for size, own in ((columns, width), (rows, height))
-        )
-    box = (left, top, columns - left, rows - top)
-    shrinks = math.floor(box[2] - box[0]) >= width and math.floor(box[3] - box[1]) >= height
-    method = Image.Resampling.BOX if shrinks else Image.Resampling.BICUBIC
-    scaled = [
-        np.asarray(
-            Image.fromarray(np.ascontiguousarray(channel)).resize((width, height), method, box=box)
-        )
-        for channel in pixels.transpose(2, 0, 1)
-    ]
-    return np.stack(scaled).clip(0, 1)
+    box = middle_box(columns, rows, height, width) if middle else (0, 0, columns, rows)
+    channels = (
+        Image.fromarray(np.ascontiguousarray(pixels[:, :, i])) for i in range(pixels.shape[2])
+    )
+    return np.stack([np.asarray(resample(one, height, width, box)) for one in channels]).clip(0, 1)

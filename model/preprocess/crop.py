@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from model.preprocess.pixels import Floats, to_common_mode, to_floats, turn_upright
+from model.preprocess.pixels import (
+    Area,
+    Floats,
+    middle_box,
+    resample,
+    to_common_mode,
+    to_floats,
+    turn_upright,
+)
 
 
 def crop(picture: Image.Image, channels: int, height: int, width: int) -> Floats:
@@ -20,11 +28,9 @@ def crop(picture: Image.Image, channels: int, height: int, width: int) -> Floats
         (C, H, W) in [0, 1].
     """
     upright = turn_upright(picture)
-    factor = min(upright.width / width, upright.height / height)
-    left = max(0.0, (upright.width - width * factor) / 2)  # the product is rounded, perhaps up
-    top = max(0.0, (upright.height - height * factor) / 2)
-    box = (left, top, upright.width - left, upright.height - top)
-    return scale_whole(upright, channels, height, width, box=box)
+    return scale_whole(
+        upright, channels, height, width, box=middle_box(*upright.size, height, width)
+    )
 
 
 def scale_whole(
@@ -33,14 +39,11 @@ def scale_whole(
     height: int,
     width: int,
     *,
-    box: tuple[float, float, float, float] | None = None,
+    box: Area | None = None,
 ) -> Floats:
     """Scale a picture, or a box of it, to the network's size: (C, H, W) in [0, 1]."""
     flat = _flatten(picture, channels)
-    left, top, right, bottom = box or (0, 0, flat.width, flat.height)
-    shrinks = right - left >= width and bottom - top >= height
-    method = Image.Resampling.BOX if shrinks else Image.Resampling.BICUBIC
-    pixels = to_floats(flat.resize((width, height), method, box=(left, top, right, bottom)))
+    pixels = to_floats(resample(flat, height, width, box or (0, 0, *flat.size)))
     return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 

@@ -11,6 +11,7 @@ from PIL import ExifTags, Image
 from model.errors import UnreadablePicture
 
 Floats = NDArray[np.float32]
+Area = tuple[float, float, float, float]
 
 _BETWEEN = {"La": "LA", "LAB": "RGB"}
 """Modes that Pillow does not convert to L, and those through which it does."""
@@ -72,6 +73,22 @@ def resize(grey: Floats, height: int, width: int) -> Floats:
     else:
         resized = image.resize((width, height), Image.Resampling.BICUBIC)
     return np.asarray(resized, np.float32).clip(0, 1)
+
+
+def middle_box(columns: int, rows: int, height: int, width: int) -> Area:
+    """The largest rectangle of a shape in the middle of a picture: left, top, right, bottom."""
+    factor = min(columns / width, rows / height)
+    left = max(0.0, (columns - width * factor) / 2)  # the product is rounded, perhaps up
+    top = max(0.0, (rows - height * factor) / 2)
+    return left, top, columns - left, rows - top
+
+
+def resample(picture: Image.Image, height: int, width: int, box: Area) -> Image.Image:
+    """Scale a box of a picture: by averages if neither side grows, else interpolated."""
+    left, top, right, bottom = box
+    shrinks = right - left >= width and bottom - top >= height
+    method = Image.Resampling.BOX if shrinks else Image.Resampling.BICUBIC
+    return picture.resize((width, height), method, box=box)
 
 
 def shrink(grey: Floats, longest: int) -> Floats:

@@ -19,7 +19,15 @@ from model.bundle import Bundle, Manifest
 from model.bundle.manifest import ANY_SIZE, HALF, GraphRole
 from model.errors import NotOffered
 from model.outputs import Encoding, Trace
-from model.preprocess import Fit, Floats, Polarity, load_image, open_image, prepare
+from model.preprocess import (
+    Fit,
+    Floats,
+    Polarity,
+    Prepared,
+    load_image,
+    open_image,
+    prepare,
+)
 from model.runtime.cpu import CpuDevice, open_session
 from model.runtime.cuda import CudaDevice, CudaOptions, DeviceError
 from model.runtime.sessions import Array, PlainSession, Session
@@ -160,20 +168,27 @@ class Runtime:
             ValueError: it cannot be read; the message says why.
             OSError: the file is not there.
         """
-        manifest = self.bundle.manifest
         if isinstance(picture, (str, Path)):
             picture = open_image(Path(picture).read_bytes())
+        any_size = self.bundle.manifest.any_size
+        fitted = self.fit_picture(picture, fit=fit, polarity=polarity, any_size=any_size)
+        return fitted.image[None]
+
+    def fit_picture(
+        self, picture: Image.Image | Floats, *, fit: Fit, polarity: Polarity, any_size: bool
+    ) -> Prepared:
+        """Fit an opened picture to the network's images: see `model.preprocess.prepare`."""
         if isinstance(picture, Image.Image):
             picture = load_image(picture)
-        prepared = prepare(
+        manifest = self.bundle.manifest
+        return prepare(
             picture,
             manifest.image_shape,
             rule=manifest.preprocess,
             fit=fit,
             polarity=polarity,
-            any_size=manifest.any_size,
+            any_size=any_size,
         )
-        return prepared.image[None]
 
     def encoder_role(self, rows: int) -> GraphRole:
         """Return the role of the graph that encodes a batch of so many rows on this device."""

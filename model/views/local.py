@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from model.bundle import Manifest
 from model.errors import InvalidParameter, Problem, UnreadablePicture, unwrap
 from model.outputs import Encoding, Trace
-from model.preprocess import Floats, Prepared, PreprocessError, load_image, prepare
+from model.preprocess import Floats, Prepared, PreprocessError
 from model.views.net import require, run
 from model.views.query import PictureQuery, describe_fault
 from model.views.view import A, Q, View
@@ -92,7 +92,7 @@ def ask(
     """
     net = LocalNet(runtime)
     query = read_query(view, net.manifest, parameters)
-    fitted = [_fit(picture, net.manifest, query) for picture in pictures]
+    fitted = [_fit(runtime, picture, query) for picture in pictures]
     if alone or view.pictures[1] is not None:
         fitted = list(map(unwrap, fitted))
     answer = run(view.ask(net, query, *fitted))
@@ -126,22 +126,16 @@ def _read(kind: type[Q], parameters: Mapping[str, object]) -> Q:
 
 
 def _fit(
-    picture: Image.Image | Floats | Problem, manifest: Manifest, query: object
+    runtime: Runtime, picture: Image.Image | Floats | Problem, query: object
 ) -> Prepared | Problem:
     """Fit a picture to the network's images, as a service does."""
     if isinstance(picture, Problem):
         return picture
     assert isinstance(query, PictureQuery)
+    any_size = query.any_size(runtime.manifest)
     try:
-        if isinstance(picture, Image.Image):
-            picture = load_image(picture)
-        return prepare(
-            picture,
-            manifest.image_shape,
-            rule=manifest.preprocess,
-            fit=query.fit,
-            polarity=query.polarity,
-            any_size=query.any_size(manifest),
+        return runtime.fit_picture(
+            picture, fit=query.fit, polarity=query.polarity, any_size=any_size
         )
     except PreprocessError as error:
         return InvalidParameter(str(error), parameter="fit")

@@ -13,7 +13,6 @@ from PIL import Image
 import model
 from model.bundle import BundleError
 from model.capsnet import load
-from model.errors import InvalidParameter, NotOffered
 from model.loaded import LoadedBundle
 from service.pictures import SAMPLES
 
@@ -65,18 +64,6 @@ def test_a_picture_is_classified_in_one_call() -> None:
     assert expected == (answer.label, answer.class_name, answer.length)
     assert tuple("0123456789") == mnist.class_names
     np.testing.assert_array_equal(poses[0], answer.poses)
-
-
-def test_a_network_without_poses_classifies(family_bundles: Path) -> None:
-    """It neither draws nor routes, and says so."""
-    baseline = model.load(family_bundles / "tiny-baseline", device="cpu")
-    assert 10 == len(baseline.classify(SAMPLES / "3.png").lengths)
-    image = baseline.prepare(SAMPLES / "3.png")
-    assert 1 == pytest.approx(baseline.encode(image).presence.sum(), abs=1e-5)
-    with pytest.raises(NotOffered, match="'tiny-baseline' does not offer decode"):
-        baseline.decode(np.zeros(16), 3)
-    with pytest.raises(NotOffered, match="tiny-baseline has no routing"):
-        baseline.trace(image)
 
 
 @pytest.mark.parametrize(
@@ -139,25 +126,3 @@ def test_what_is_no_picture_is_refused(
     for method in methods:
         with pytest.raises(error, match=message):
             getattr(strokes, method)(given)
-
-
-@pytest.mark.parametrize(
-    ("poses", "label", "parameter"),
-    [
-        (np.zeros(16), -1, "label"),
-        (np.zeros(16), 10, "label"),
-        (np.zeros(16), 3.5, "label"),
-        (np.zeros((2, 8)), 3, "poses"),
-        (np.zeros(8), 3, "pose"),
-        (np.full(16, np.nan), 3, "pose"),
-        (np.zeros((257, 16)), 3, "poses"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_drawn_is_refused(
-    strokes: LoadedBundle, poses: Any, label: Any, parameter: str
-) -> None:
-    """The error names the parameter, as a service does."""
-    with pytest.raises(InvalidParameter) as error:
-        strokes.decode(poses, label)
-    assert parameter == error.value.parameter

@@ -15,7 +15,6 @@ from PIL import Image
 from model.bundle import Bundle, write_manifest
 from model.loaded import LoadedBundle
 from model.views import NAMES, find_view
-from training.recipes import PRESETS, SettingError, override
 
 DRAWN = [name for name in NAMES if find_view(name).draw and not find_view(name).suited]
 """All views with a drawing, but for those of pairs of digits."""
@@ -76,15 +75,3 @@ def test_json_shows_them_too(bundles: tuple[LoadedBundle, LoadedBundle]) -> None
         expected = (IMAGE[list(channels)] * 255 + 0.5).astype(np.uint8)
         np.testing.assert_array_equal(expected.transpose(1, 2, 0), shown)
         assert (5, 20, 24) == answer.input.shape
-
-
-def test_a_choice_that_is_none_is_refused(bundles: tuple[LoadedBundle, LoadedBundle]) -> None:
-    """Of two channels, or of one that images do not have."""
-    manifest = bundles[0].bundle.manifest
-    for channels in [(0, 1), (0, 1, 5)]:
-        with pytest.raises(ValueError, match="channels"):
-            replace(manifest, shown_channels=channels)
-    recipe = override(PRESETS["pictures"], ["network.channels=5", "shown_channels=3,1,0"])
-    assert (3, 1, 0) == recipe.shown_channels
-    with pytest.raises(SettingError, match="shown_channels are 3 numbers"):
-        override(recipe, ["shown_channels=5,1,0"])

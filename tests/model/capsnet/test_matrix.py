@@ -106,17 +106,6 @@ def test_a_child_divides_itself_among_all_parents_that_see_it(network: MatrixCap
         torch.testing.assert_close(seen, torch.ones_like(seen))
 
 
-def test_an_unseen_child_is_left_out(config: MatrixConfig) -> None:
-    """Where a stride leaves a row over, no window has it, and nothing becomes NaN."""
-    layer = ConvCapsules(config, 0)
-    poses, activations = capsules(layer)
-    total = config.grids[0].rows * config.grids[0].columns
-    everything = torch.randn(2, total, layer.in_types, 4, 4)
-    everything[:, : poses.shape[1]] = poses
-    assert all(part.isfinite().all() for part in layer(everything, torch.rand(2, total, 2))[-1])
-    assert activations.shape[1] <= total
-
-
 def test_the_place_of_a_child_is_added_to_its_votes(config: MatrixConfig) -> None:
     """The middle of its field, in shares of height and width, to the first two numbers."""
     layer, grid = MatrixClassCapsules(config), config.grids[-1]

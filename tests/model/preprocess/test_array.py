@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.preprocess import PreprocessError, prepare, read_array
+from model.preprocess import prepare, read_array
 
 
 def npy(array: NDArray[Any], **options: Any) -> bytes:
@@ -60,20 +60,3 @@ def test_other_arrays_are_cropped_and_scaled() -> None:
     image = prepare(wide, (5, 6, 6), rule="crop").image
     expected = np.broadcast_to((np.arange(5) / 4)[:, None, None], (5, 6, 6))
     np.testing.assert_allclose(image, expected, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("shape", "options", "message"),
-    [
-        ((3, 12, 20), {"rule": "crop"}, "7 channels"),
-        ((1, 28, 28), {"rule": "digit"}, "for photographs"),
-        ((7, 6, 6), {"rule": "crop", "fit": "none"}, "needs 6x6 pixels, not 20x12"),
-        ((7, 12, 20), {"rule": "crop", "fit": "digit"}, "networks of digits"),
-    ],
-)
-def test_arrays_that_do_not_fit_are_refused(
-    cube: Any, shape: tuple[int, int, int], options: dict[str, Any], message: str
-) -> None:
-    """The message names what the network has, or the array."""
-    with pytest.raises(PreprocessError, match=message):
-        prepare(cube.astype(np.float32), shape, **options)

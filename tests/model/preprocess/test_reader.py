@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from model.canvas import draw_image
 from model.preprocess import prepare
 from model.preprocess.picture import to_grey
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
@@ -41,20 +40,6 @@ def test_every_format_decodes(picture_format: str, slope: NDArray[np.uint8]) -> 
     picture = decode(encode(slope, picture_format, quality=100), max_pixels=AMPLE).picture
     difference = np.asarray(picture.convert("L"), int) - slope
     assert np.abs(difference).max() <= 8
-
-
-@pytest.mark.parametrize("picture_format", ["PNG", "WEBP", "GIF"])
-def test_the_first_frame_counts(picture_format: str, slope: NDArray[np.uint8]) -> None:
-    """Of an animation the first frame is taken."""
-    content = encode(
-        slope,
-        picture_format,
-        save_all=True,
-        append_images=[Image.fromarray(slope[::-1])],
-        quality=100,
-    )
-    picture = decode(content, max_pixels=AMPLE).picture
-    assert np.abs(np.asarray(picture.convert("L"), int) - slope).max() <= 8
 
 
 @pytest.mark.parametrize("compression", ["raw", "tiff_lzw", "tiff_adobe_deflate", "packbits"])
@@ -265,32 +250,6 @@ def test_a_picture_with_damaged_exif_is_read(
     """EXIF data that cannot be read turns nothing and hinders nothing."""
     picture = decode(encode(slope, picture_format, exif=exif), max_pixels=AMPLE).picture
     assert SHAPE == prepare(picture, SHAPE).image.shape
-
-
-LEVELS = np.arange(256).reshape(16, 16)
-COLOURS = np.eye(3, dtype=np.uint8)[None] * 255
-
-
-@pytest.mark.parametrize(
-    ("image", "scale", "mode", "expected"),
-    [
-        pytest.param(LEVELS[None] / 255, 1, "L", LEVELS, id="all levels survive"),
-        pytest.param([[[-0.5, 1.5]]], 1, "L", [[0, 255]], id="clipped to black and white"),
-        pytest.param(
-            [[[0, 1], [1, 0]]],
-            3,
-            "L",
-            np.kron([[0, 255], [255, 0]], np.ones((3, 3), int)),
-            id="enlarged by whole pixels",
-        ),
-        pytest.param(np.eye(3)[:, None], 1, "RGB", COLOURS, id="red, green and blue in this order"),
-    ],
-)
-def test_an_encoded_image_reads_back(image: Any, scale: int, mode: str, expected: Any) -> None:
-    """As a PNG, grey or in colour."""
-    content = draw_image(np.array(image, np.float32), scale)
-    picture = decode(content, max_pixels=AMPLE).picture
-    assert (mode, np.array(expected).tolist()) == (picture.mode, np.asarray(picture).tolist())
 
 
 LARGE = {

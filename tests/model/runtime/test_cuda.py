@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -128,14 +127,3 @@ def test_an_error_means_a_lost_device_only_if_the_device_is_lost(
 
 def _fail(*_: object) -> None:
     raise DeviceError("no kernel")
-
-
-def test_a_missing_driver_is_one_sentence() -> None:
-    """Where there is no NVIDIA driver, that is what is said, before onnxruntime is asked."""
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        with pytest.raises(DeviceError, match=r"^there is no NVIDIA driver here \(.+\)$"):
-            cuda.find_driver()
-    else:
-        pytest.skip("there is a driver")

@@ -76,18 +76,6 @@ def test_graphs_tell_nothing_of_the_machine(
         assert [] == [str(word) for word in private if str(word).encode() in content]
 
 
-def test_colour_goes_through(colour_bundle_path: Path) -> None:
-    """Images of three channels that are not square, encoded, routed and drawn."""
-    runtime = Runtime(Bundle.open(colour_bundle_path), device="cpu", threads=1)
-    images = np.random.default_rng(0).random((3, 3, 24, 32), np.float32)
-    presence, poses = runtime.encode(images)
-    drawn = runtime.decode(poses[:, 1], np.ones(3, np.int64))
-    assert ((3, 3), (3, 3, 24, 32)) == (presence.shape, drawn.shape)
-    swapped = runtime.encode(images[:, ::-1])
-    assert np.abs(swapped.presence - presence).max() > 1e-4
-    np.testing.assert_allclose(runtime.trace(images).classes.presence[:, -1], presence, atol=1e-5)
-
-
 @pytest.mark.parametrize(("rows", "role"), [(1, "encoder"), (2, "encoder"), (3, "encoder.batch")])
 def test_several_images_take_the_batch_encoder(rows: int, role: str, runtime: Runtime) -> None:
     """Where there is one, on a CPU."""

@@ -42,14 +42,3 @@ def test_earlier_rows_do_not_reach_later_batches(
     bucketed.run(images=np.full((4, 1, 28, 28), np.nan, np.float32))
     for wanted, got in zip(expected, bucketed.run(images=images[:3]), strict=True):
         assert np.abs(wanted - got).max() <= 1e-5
-
-
-def test_several_inputs_are_bound(runtime: Runtime) -> None:
-    """The decoder takes poses and int64 classes."""
-    session = open_session(runtime.bundle.graph("decoder"), threads=1)
-    bucketed = BucketedSession(session, 4)
-    bucketed.warm_up()
-    poses = np.random.default_rng(1).random((3, 16), np.float32)
-    classes = np.array([1, 9, 4])
-    (drawn,) = bucketed.run(poses=poses, classes=classes)
-    assert np.abs(runtime.decode(poses, classes) - drawn).max() <= 1e-5

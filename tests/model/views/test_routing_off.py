@@ -1,20 +1,15 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from model.capsnet.dynamic import DynamicCapsNet
-from model.capsnet.families import FAMILIES, build
-from model.capsnet.network import Network
 from model.capsnet.routing import attention, by_agreement, em, kmeans
 from model.capsnet.squash import length
 from model.outputs import ClassTrace
 from model.views.routing_off import switch_off
-from tests.model.capsnet.networks import TINY
 
 N, K, I, D = 3, 4, 24, 16  # noqa: E741  the paper's letter
 
@@ -33,13 +28,6 @@ def seen() -> torch.Tensor:
 
 def in_numpy(trace: ClassTrace[torch.Tensor]) -> Any:
     return ClassTrace(*(field.detach().numpy() for field in trace))
-
-
-def with_iterations(network: Network, iterations: int) -> Network:
-    config: Any = replace(network.config, routing_iterations=iterations)  # type: ignore[call-arg]
-    other = build(config)
-    other.load_state_dict(network.state_dict())
-    return other.eval()
 
 
 @pytest.mark.parametrize("bias", [None, torch.linspace(-0.2, 0.2, K * D).reshape(K, D)])
@@ -97,22 +85,3 @@ def test_self_attention_loses_its_bias(votes: torch.Tensor, seen: torch.Tensor) 
     mean = votes.mean(dim=2) * I / K
     plain = 1 - torch.exp(-mean.norm(dim=-1))
     assert np.allclose(plain.numpy(), found["uniform"], atol=1e-5)
-
-
-@pytest.mark.parametrize("family", ["dynamic", "shared", "attention", "matrix"])
-def test_a_network_of_each_family(family: str) -> None:
-    """`routed` is what its encoder says; iterating ones agree with a network that routes once."""
-    torch.manual_seed(3)
-    network = build(TINY[family]).eval()
-    images = torch.rand(2, *network.config.image_shape)
-    with torch.inference_mode():
-        expected = network(images).presence.numpy()
-        trace = in_numpy(network.trace(images).classes)
-        routing = FAMILIES[family].routing
-        assert routing
-        found = switch_off(trace, routing)
-        assert np.allclose(expected, found["routed"], atol=1e-5)
-        assert ("no-bias" in found) is False  # B is zero before training
-        if isinstance(network, DynamicCapsNet):
-            once = with_iterations(network, 1)(images).presence.numpy()
-            assert np.allclose(once, found["uniform"], atol=1e-5)
