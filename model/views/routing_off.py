@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from model.bundle import Manifest
@@ -68,14 +67,6 @@ def switch_off(trace: ClassTrace[Floats], routing: RoutingKind) -> dict[Variant,
     return variants
 
 
-def answers(presence: Floats, count: int) -> NDArray[np.int64]:
-    """Return the labels of the `count` most present classes of presence (N, K), sorted: (N, count).
-
-    Two answers are the same if these rows are.
-    """
-    return np.sort(most_present(presence, count))
-
-
 def _presence_after(trace: ClassTrace[Floats], iteration: int, routing: RoutingKind) -> Floats:
     """Presence (N, K) of a network that routes for so many iterations and no more.
 
@@ -106,10 +97,6 @@ def _softmax(logits: Floats) -> Floats:
     return np.asarray(np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)))
 
 
-class RoutingOffQuery(TargetQuery):
-    """The parameters of `routing_off`."""
-
-
 class RoutingVariant(Part):
     """The answer with one kind of couplings."""
 
@@ -133,7 +120,7 @@ class RoutingOffAnswer(CapsuleAnswer):
     """Of all classes."""
 
 
-async def routing_off(net: Net, query: RoutingOffQuery, picture: Prepared) -> RoutingOffAnswer:
+async def routing_off(net: Net, query: TargetQuery, picture: Prepared) -> RoutingOffAnswer:
     """Ask again with routing switched off.
 
     The presence is computed from the same votes in up to three variants: with uniform couplings;
@@ -162,7 +149,10 @@ def _find_variants(manifest: Manifest, trace: ClassTrace[Floats]) -> list[Routin
         raise NotOffered(f"the routing of {manifest.name!r} cannot be switched off")
     variants = switch_off(ClassTrace(*(field[None] for field in trace)), manifest.routing)
     count = 1 if manifest.mask_threshold is None else 2
-    labels = {name: answers(presence, count)[0].tolist() for name, presence in variants.items()}
+    labels = {
+        name: sorted(most_present(presence[0], count).tolist())
+        for name, presence in variants.items()
+    }
     return [
         RoutingVariant(
             name=name,
@@ -176,7 +166,7 @@ def _find_variants(manifest: Manifest, trace: ClassTrace[Floats]) -> list[Routin
     ]
 
 
-def draw(answer: RoutingOffAnswer, query: RoutingOffQuery) -> bytes:  # noqa: ARG001
+def draw(answer: RoutingOffAnswer, query: TargetQuery) -> bytes:  # noqa: ARG001
     """The image, and for each class a bar of each variant."""
     variants = answer.variants
     presence = np.array([variant.lengths for variant in variants])  # (V, K)
@@ -203,7 +193,7 @@ def draw(answer: RoutingOffAnswer, query: RoutingOffQuery) -> bytes:  # noqa: AR
 
 VIEW = View(
     name="routing-off",
-    query=RoutingOffQuery,
+    query=TargetQuery,
     answer=RoutingOffAnswer,
     compute=routing_off,
     large=True,
