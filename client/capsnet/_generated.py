@@ -260,16 +260,14 @@ class EquivarianceAnswer(CapsuleAnswer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OcclusionAnswer(CapsuleAnswer):
-    """The change of presence and pose while a patch of background hides each part of the image."""
+    """The change of presence while a patch of background hides each part of the image."""
 
     patch: int
     """Side of the patch, pixels."""
     stride: int
     """Pixels between neighbouring places."""
-    dim: int | None = None
-    """The pose dimension that was watched; None: presence."""
     value: float
-    """Presence, or value of `dim`, without the patch."""
+    """Presence without the patch."""
     map: Floats
     """(H, W): the mean change of the value at each pixel, over all places of the patch that
     cover the pixel; negative where the value falls."""
@@ -926,8 +924,6 @@ class ViewMethods:
         image: ImageLike,
         *,
         patch: int | None = None,
-        stride: int | None = None,
-        dim: int | None = None,
         target: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
@@ -937,17 +933,13 @@ class ViewMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding a part of the image changes the presence, or the dimension `dim` of
-        the pose. It does not show what the class consists of. A patch adds edges that no
-        training image had. If two strokes give the same evidence, hiding one of them may change
-        nothing.
+        shows where hiding a part of the image changes the presence. It does not show what the
+        class consists of. A patch adds edges that no training image had. If two strokes give the
+        same evidence, hiding one of them may change nothing.
 
         Args:
             patch: the side of the patch, in pixels of the network's image. The default has 1/25
                 of the image's area.
-            stride: the pixels from one place to the next, at most `patch`. The default is a
-                third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, counted from 0. The default is the presence.
         """
         ...
 

@@ -237,8 +237,6 @@ class ViewMethods:
         image: Picture,
         *,
         patch: int | None = None,
-        stride: int | None = None,
-        dim: int | None = None,
         target: int | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
@@ -246,17 +244,13 @@ class ViewMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows where hiding a part of the image changes the presence, or the dimension `dim` of
-        the pose. It does not show what the class consists of. A patch adds edges that no
-        training image had. If two strokes give the same evidence, hiding one of them may change
-        nothing.
+        shows where hiding a part of the image changes the presence. It does not show what the
+        class consists of. A patch adds edges that no training image had. If two strokes give the
+        same evidence, hiding one of them may change nothing.
 
         Args:
             patch: the side of the patch, in pixels of the network's image. The default has 1/25
                 of the image's area.
-            stride: the pixels from one place to the next, at most `patch`. The default is a
-                third of `patch`. There are at most 256 places.
-            dim: the pose dimension to watch, counted from 0. The default is the presence.
         """
 
     def segment(
