@@ -23,6 +23,8 @@ class BaselineConfig(NetworkConfig):
     """The channels of each convolution. Images keep their size."""
     kernels: tuple[int, ...] = (5, 5, 5)
     """The side of each convolution's kernel, an odd number."""
+    pooling: bool = False
+    """Each convolution is followed by 2x2 max pooling."""
     hidden: tuple[int, ...] = (328, 192)
     """The widths of the fully connected layers, except the last: an output for each class."""
     dropout: float = 0.5
@@ -36,6 +38,8 @@ class BaselineConfig(NetworkConfig):
         super().__post_init__()
         if len(self.convs) != len(self.kernels) or not 0 <= self.dropout < 1:
             raise ValueError("each convolution has a kernel, and dropout is in [0, 1)")
+        if self.pooling and min(self.height, self.width) < 2 ** len(self.convs):
+            raise ValueError("the image is too small to be halved after each convolution")
 
 
 class BaselineCnn(Network):
@@ -46,12 +50,15 @@ class BaselineCnn(Network):
     def __init__(self, config: BaselineConfig) -> None:
         super().__init__()
         self.config = config
-        channels, layers = config.channels, list[nn.Module]()
+        channels, layers, rows, columns = config.channels, [], config.height, config.width
         for size, kernel in zip(config.convs, config.kernels, strict=True):
             layers += [nn.Conv2d(channels, size, kernel, padding=kernel // 2), nn.ReLU()]
             channels = size
+            if config.pooling:
+                layers.append(nn.MaxPool2d(2))
+                rows, columns = rows // 2, columns // 2
         layers.append(nn.Flatten())
-        features = channels * config.height * config.width
+        features = channels * rows * columns
         for size in config.hidden:
             layers += [nn.Linear(features, size), nn.ReLU()]
             features = size

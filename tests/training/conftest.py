@@ -67,7 +67,7 @@ def tiny() -> Recipe:
 def tiny_baseline(tiny: Recipe) -> Recipe:
     """A small CNN with dropout for the bars."""
     network = BaselineConfig(
-        num_classes=3, convs=(4,), kernels=(5,), hidden=(12, 8), dropout=0.5
+        num_classes=3, convs=(4,), kernels=(5,), pooling=True, hidden=(12, 8), dropout=0.5
     )
     return replace(tiny, network=network, loss="cross-entropy")
 

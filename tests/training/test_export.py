@@ -26,7 +26,7 @@ from training.export import (
 from training.graphs import LARGE, ExportError
 
 families = pytest.mark.parametrize("family", FAMILIES)
-SMALL = BaselineConfig(convs=(2,), kernels=(3,), hidden=(8,))
+SMALL = BaselineConfig(convs=(2,), kernels=(3,), pooling=True, hidden=(8,))
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from training.graphs import (
 )
 
 families = pytest.mark.parametrize("family", FAMILIES)
-SMALL = BaselineConfig(convs=(2,), kernels=(3,), hidden=(8,))
+SMALL = BaselineConfig(convs=(2,), kernels=(3,), pooling=True, hidden=(8,))
 HALF, WIDE = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
 
 

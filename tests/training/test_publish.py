@@ -41,7 +41,7 @@ def recipe() -> Recipe:
     return Recipe(
         "tiny",
         dataset="toys",
-        network=BaselineConfig(convs=(2,), kernels=(3,), hidden=(8,)),
+        network=BaselineConfig(convs=(2,), kernels=(3,), pooling=True, hidden=(8,)),
         loss="cross-entropy",
         mse_weight=0,
         epochs=1,

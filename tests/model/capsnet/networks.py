@@ -50,7 +50,7 @@ SMALL: dict[str, NetworkConfig] = {
     "matrix": MatrixConfig(
         **SIZES, stem=(Conv(4, 5, 2),), primary_types=2, conv_caps=(3, 4), inverse_temperature=0.1
     ),
-    "baseline": BaselineConfig(**SIZES, convs=(6, 7), kernels=(5, 3), hidden=(9,)),
+    "baseline": BaselineConfig(**SIZES, convs=(6, 7), kernels=(5, 3), pooling=True, hidden=(9,)),
 }
 """A network of each family, and of self-attention both kinds of primary capsules and of decoder."""
 
@@ -70,7 +70,7 @@ TINY: dict[str, NetworkConfig] = {
         inverse_temperature=0.1,
         decoder_hidden=(16, 16),
     ),
-    "baseline": BaselineConfig(convs=(4,), kernels=(5,), hidden=(8,)),
+    "baseline": BaselineConfig(convs=(4,), kernels=(5,), pooling=True, hidden=(8,)),
 }
 """A network of each family for 28x28 digits, small enough to be exported in seconds."""
 

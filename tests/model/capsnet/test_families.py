@@ -15,7 +15,11 @@ from model.capsnet.families import config_to_dict
 from tests.model.capsnet.networks import SMALL, noise
 
 configs = pytest.mark.parametrize("config", SMALL.values(), ids=SMALL)
-CONVOLUTIONAL = {name: config for name, config in SMALL.items() if hasattr(config, "stem")}
+CONVOLUTIONAL = {
+    name: config
+    for name, config in SMALL.items()
+    if hasattr(config, "stem") or hasattr(config, "convs")
+}
 defaults = pytest.mark.parametrize("family", FAMILIES)
 
 
