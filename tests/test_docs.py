@@ -129,20 +129,6 @@ def test_the_answer_in_the_readme_is_that_of_the_bundle() -> None:
     assert pytest.approx([*lengths[:2], lengths[7]], abs=1e-5) == [*map(float, (*shown, length))]
 
 
-def test_the_effect_of_half_precision_is_that_of_the_manifests() -> None:
-    """Bundles are replaced, and what is said of them must be true of the new ones."""
-    row = re.compile(r"^\| `([\w-]+)` \| (\d+) \| (0\.\d+) \| (\d+) \|$", re.MULTILINE)
-    said = row.findall(read("docs/how-to/gpu.md"))
-    assert said
-    for name, pictures, change, labels in said:
-        manifest = json.loads(read(f"model/bundles/{name}/{MANIFEST}"))
-        assert manifest["half_precision"] == {
-            "validation_images": int(pictures),
-            "answers_changed": int(labels),
-            "largest_presence_change": pytest.approx(float(change), abs=0.5e-4),
-        }
-
-
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     """No page names a script, style, font or picture of another host."""
     loaded = re.compile(rf"<(?:script|link|img|iframe|source)\b[^>]*{_ELSEWHERE}[^>]*>")

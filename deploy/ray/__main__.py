@@ -33,6 +33,7 @@ def main() -> None:
     arguments = Arguments(
         model=wanted.model,
         replicas=wanted.replicas,
+        max_replicas=0,
         cpus=int(share) or share,
         gpus=wanted.gpus,
     )

@@ -21,7 +21,7 @@ from onnx import TensorProto, helper
 
 from model.bundle import MANIFEST, NEIGHBOURS, NOVELTY
 from model.bundle.samples import INDEX, SAMPLES
-from tests.attack import files
+from tests.service.pictures.costly import webp
 
 ENCODER = "encoder.onnx"
 Change = Callable[[Path], None]
@@ -118,10 +118,10 @@ def inflate_neighbours(folder: Path, size: int = 200_000_000) -> None:
 
 
 def announce_a_canvas(folder: Path) -> None:
-    """A sheet of thumbnails whose few bytes are a WebP file of 250 megapixels."""
+    """A sheet of thumbnails whose few bytes are a WebP file of 268 megapixels."""
     with np.load(folder / NEIGHBOURS) as arrays:
         columns = {name: arrays[name] for name in arrays.files}
-    columns["sheet"] = np.frombuffer(files.one_colour_webp(16_383, 15_259), np.uint8)
+    columns["sheet"] = np.frombuffer(webp(16_383), np.uint8)
     with (folder / NEIGHBOURS).open("wb") as file:
         np.savez_compressed(file, **columns)
     sign(folder)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import cycle
 from typing import Any
 
@@ -13,25 +13,19 @@ import grpc
 
 from service.api.v2.messages import messages
 from service.api.v2.tensors import LENGTH
-from tests.attack.http2 import (
-    METHOD,
-    Http2,
-    message,
-)
-from tests.attack.runner import Attack, Case, Site
-from tests.attack.wire import SEVEN, Target, addresses
+from tests.attack.runner import Case, Site
+from tests.attack.wire import SEVEN
 
 LABEL, WRONG = "label", "wrong label"
 """Of calls next to an attack: their answer, or another one."""
 BESIDE = frozenset({LABEL})
 REFUSED = ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED", "UNIMPLEMENTED")
-ENDED, STILL_OPEN = "ended", "still open"
+METHOD = "/inference.GRPCInferenceService/ModelInfer"
 _OWN = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
 """Options of a client with a connection of its own."""
 _PERIOD_S = 0.2
 _PATIENCE_S = 20.0
 _SLOW_S = 2.0
-_END_S = 1.0
 Metadata = tuple[tuple[str, str], ...]
 Calls = Sequence[tuple[bytes, Metadata]]
 """Serialised messages and the metadata that they are sent with."""
@@ -166,53 +160,6 @@ async def many_fields(site: Site) -> None:
         await _flood(site, [(one, key) for one in odd], clients=2)
 
 
-def endless(sources: list[str]) -> Attack:
-    """100 KB of a message of 20 MB each, without a key and with one."""
-
-    async def attack(site: Site) -> None:
-        async with _beside(site) as key:
-            await _withhold(site, sources, key)
-
-    return attack
-
-
-async def _withhold(site: Site, sources: list[str], key: Metadata) -> None:
-    """Begin 512 messages, end none, and see which calls the service ends."""
-    target = Target(int(site.service.grpc_address.rpartition(":")[2]))
-    count = max(8, len(sources))
-    streams = range(1, 2 * (512 // count), 2)
-    connections = [
-        await Http2.open(target, source=sources[number % len(sources)]) for number in range(count)
-    ]
-
-    async def hold(connection: Http2, stream: int, metadata: Metadata) -> None:
-        await connection.begin(stream, more=metadata)
-        await connection.send(stream, message(bytes(100_000), announced=20_000_000))
-
-    sending = [
-        asyncio.ensure_future(hold(one, stream, key if number % 4 else ()))
-        for number, one in enumerate(connections)
-        for stream in streams
-    ]
-    await asyncio.sleep(site.seconds + 10)
-    for one in sending:
-        one.cancel()
-    await asyncio.gather(*sending, return_exceptions=True)
-    await _count_ends(site, connections, streams)
-
-
-async def _count_ends(site: Site, connections: Sequence[Http2], streams: Iterable[int]) -> None:
-    """Note which streams the service has ended, or ends within a second; break off the rest."""
-    for connection in connections:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_END_S):
-                await connection.wait_for_ends(streams)
-        for stream in streams:
-            over = connection.closed or stream in connection.ended
-            site.outcomes[ENDED if over else STILL_OPEN] += 1
-        connection.close()
-
-
 CASES = [
     *(
         Case(f"gRPC: {title}", attack, {*allowed, *BESIDE}, BESIDE, door="grpc", short=short)
@@ -220,8 +167,6 @@ CASES = [
             ("a million empty inputs", empty_inputs, REFUSED, True),
             ("parameters without a value", unset_parameters, (*REFUSED, "NOT_FOUND"), True),
             ("fields without number", many_fields, REFUSED, False),
-            ("512 calls that never end", endless(["127.0.0.66"]), (ENDED,), False),
-            ("the same from 50 addresses", endless(addresses(50)), (ENDED,), False),
         )
     ),
 ]

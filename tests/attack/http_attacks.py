@@ -11,7 +11,6 @@ from contextlib import suppress
 from itertools import cycle, islice
 from typing import Any
 
-from tests.attack import files
 from tests.attack.runner import Attack, Case, Site
 from tests.attack.service import ADMIN_KEY, KEY
 from tests.attack.wire import (
@@ -27,6 +26,15 @@ from tests.attack.wire import (
     held,
     request,
     several,
+)
+from tests.service.pictures.costly import (
+    chunk,
+    filled_jpeg,
+    png,
+    profile,
+    progressive_jpeg,
+    rle_bmp,
+    webp,
 )
 
 BUSY = (429, 503, 504)
@@ -260,20 +268,32 @@ def chunks() -> list[bytes]:
     return [head + good, head + b"1\r\nx\r\n" * 170_000 + b"0\r\n\r\n"]
 
 
+def commented_jpeg(comments: int) -> bytes:
+    """A JPEG of empty comments."""
+    return b"\xff\xd8" + b"\xff\xfe\0\2" * comments + b"\xff\xd9"
+
+
+def commented_gif(comments: int) -> bytes:
+    """A GIF with a comment of one letter, many times."""
+    return b"GIF89a\x1c\0\x1c\0\x80\0\0" + bytes(6) + b"\x21\xfe\x01c\0" * comments + b"\x3b"
+
+
 def growing_files() -> list[bytes]:
     """Files that become hundreds of megabytes, or whose bytes are skipped one by one."""
-    made = [files.one_colour_webp(), files.one_colour_webp(16_383, 16_383), files.profiles_png()]
-    made += [files.wide_png(), files.filled_jpeg(), files.empty_chunks_png(), files.texts_png()]
-    made += [files.commented_jpeg(), files.comments_gif(), files.square_png()]
+    text, empty = chunk(b"tEXt", b"k\0v"), chunk(b"IDAT", b"")
+    made = [webp(16_383), png(28, 28, *[profile()] * 17_000), png(50_000_000, 1, colour=6)]
+    made += [filled_jpeg(19_000_000), png(28, 28, *[empty] * 1_500_000), png(7_070, 7_070)]
+    made += [png(28, 28, *[text] * 1_200_000), commented_jpeg(4_500_000), commented_gif(3_500_000)]
     return [request("/classify", one) for one in made]
 
 
 def allowed_files() -> list[bytes]:
     """As many pixels, scans and chunks, and as long a side, as may be; alone and together."""
-    made = [files.scans_jpeg(100, 5_000), files.scans_jpeg(6_300, 5_000), files.square_png(5_000)]
-    made += [files.wide_png(16_384, 1_525), files.one_colour_webp(5_000, 5_000)]
-    made += [files.texts_png(9_990), files.profiles_png(1), files.comments_gif(190_000)]
-    together = [[files.one_colour_webp(5_000, 5_000)] * 16, [files.scans_jpeg(100, 999)] * 64]
+    text = chunk(b"tEXt", b"k\0v")
+    made = [progressive_jpeg(5_000, 100), progressive_jpeg(5_000, 6_300), png(5_000, 5_000)]
+    made += [png(16_384, 1_525, colour=6), webp(5_000), png(28, 28, *[text] * 9_990)]
+    made += [png(28, 28, profile()), commented_gif(190_000)]
+    together = [[webp(5_000)] * 16, [progressive_jpeg(999, 100)] * 64]
     alone = [request("/classify", one) for one in made]
     return alone + [several("/classify", one) for one in together]
 
@@ -508,21 +528,21 @@ CASES = [
     # pictures
     Case(
         "2 progressive JPEGs of 6,300 scans",
-        flood(lambda: [request("/classify", files.scans_jpeg(), headers=HASTE)], 2),
+        flood(lambda: [request("/classify", progressive_jpeg(7_070, 6_300), headers=HASTE)], 2),
         (200, *UNFIT),
         short=True,
         alone=True,
     ),
     Case(
         "BMP of one row of 50 million",
-        flood(lambda: [request("/classify", files.rle_bmp(), headers=HASTE)]),
+        flood(lambda: [request("/classify", rle_bmp(50_000_000, 1), headers=HASTE)]),
         (200, *UNFIT),
         short=True,
         alone=True,
     ),
     Case(
         "256 JPEGs of 499 comments in one JSON",
-        flood(lambda: [several("/classify", [files.commented_jpeg(499)] * 256)], 30),
+        flood(lambda: [several("/classify", [commented_jpeg(499)] * 256)], 30),
         (200, *UNFIT),
         short=True,
         alone=True,
@@ -531,7 +551,7 @@ CASES = [
     Case("files just within the limits", flood(allowed_files, 12), (200, *UNFIT)),
     Case(
         "24 pictures of 16 megapixels",
-        flood(lambda: [request("/classify", files.square_png(4_000))], 24),
+        flood(lambda: [request("/classify", png(4_000, 4_000))], 24),
         (200, *UNFIT),
     ),
     # work

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.attack import files
 from tests.attack.wire import SEVEN, Target, exchange, request
 from tests.processes import SOURCE, descendants, free_port, nginx, running
+from tests.service.pictures.costly import png
 
 Door = Literal["open", "admin", "keys", "nginx", "grpc"]
 """The service without keys, with admin keys alone, with API keys too, that behind nginx or gRPC."""
@@ -103,7 +103,7 @@ async def warm_up(target: Target) -> None:
         headers = [] if path == "/classify" else drawn
         data = request(path, SEVEN, headers=headers, key=target.key)
         await asyncio.gather(*(exchange(target, data) for _ in range(6)))
-    large = request("/classify", files.square_png(3_400), key=target.key)
+    large = request("/classify", png(3_400, 3_400), key=target.key)
     await asyncio.gather(*(exchange(target, large) for _ in range(4)))
 
 

@@ -19,9 +19,9 @@ from PIL import Image
 from capsnet import AsyncCapsNet, CapsNet, DeadlineExceeded, InvalidAnswer, Problem, Unreachable
 from capsnet._generated import Methods
 from capsnet.answers import Answer, from_json, read_png
-from tests.attack.files import square_png
 from tests.client.conftest import Serve, answer, problem
 from tests.processes import free_port
+from tests.service.pictures.costly import png
 
 MODELS = answer(
     200,
@@ -139,7 +139,7 @@ class Pair(Answer):
 def test_pictures_are_bounded_by_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few kilobytes announce gigabytes: nothing is decoded, of one picture or of several."""
     with pytest.raises(InvalidAnswer, match="more than 100,000,000 pixels"):
-        read_png(square_png(10_001))
+        read_png(png(10_001, 10_001))
     monkeypatch.setattr("capsnet.answers.MAX_PIXELS", 150)
     file = io.BytesIO()
     Image.new("L", (10, 10)).save(file, "PNG")

@@ -80,13 +80,6 @@ def test_the_example_holds_every_setting_with_its_default() -> None:
     assert Settings() == Settings(**values)
 
 
-def test_ports_are_this_machine_s_until_somebody_opens_them(services: dict[str, Any]) -> None:
-    """Without keys, the network reaches nothing."""
-    ports = [port for service in services.values() for port in service.get("ports", ())]
-    assert 3 == len(ports)
-    assert all(port.startswith(("127.0.0.1:", "${LISTEN:-127.0.0.1}:")) for port in ports)
-
-
 @pytest.mark.parametrize("name", SERVICES)
 def test_containers_get_no_more_than_they_need(name: str, services: dict[str, Any]) -> None:
     """Read-only root, no capabilities, no way to new privileges, a limit on memory."""
@@ -97,11 +90,6 @@ def test_containers_get_no_more_than_they_need(name: str, services: dict[str, An
     assert ["no-new-privileges:true"] == service["security_opt"]
     assert service["deploy"]["resources"]["limits"]["memory"]
     assert service["restart"] in {"unless-stopped", "on-failure:10"}
-
-
-def test_monitoring_and_training_are_opt_in(services: dict[str, Any]) -> None:
-    """`docker compose up` starts the service alone."""
-    assert ["capsnet"] == [name for name, one in services.items() if "profiles" not in one]
 
 
 def test_compose_accepts_the_file(services: dict[str, Any]) -> None:

@@ -53,13 +53,6 @@ def test_only_metrics_that_exist_are_asked_for(expression: str, exposed: set[str
     assert names <= exposed | {"up"}
 
 
-@pytest.mark.parametrize("alert", rules())
-def test_every_alert_is_explained(alert: str) -> None:
-    """Who is woken by an alert finds it in the page on monitoring."""
-    page = MONITORING.parents[1] / "docs" / "how-to" / "monitor.md"
-    assert f"| `{alert}` |" in page.read_text()
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

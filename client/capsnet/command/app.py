@@ -121,7 +121,7 @@ def describe(
     ] = None,
 ) -> None:
     """Describe pictures in words and units: one in detail, several or folders in a table (CSV)."""
-    options = {"target": target, "model": model, "fit": fit, "polarity": polarity}
+    options: dict[str, Any] = {"target": target, "model": model, "fit": fit, "polarity": polarity}
     check_either(as_json=as_json, output=output)
     files = several.find_pictures(pictures)
     if output is None and (as_json or len(files) == 1):
@@ -130,7 +130,7 @@ def describe(
             if as_json:
                 display.write_json(answer.to_dict())
             else:
-                display.SHOWS["describe"](answer, None)
+                display.show_description(answer)
         return
     asked = several.followed(several.describe_each(client, files, options), len(files))
     if failed := several.write_readings(output, zip(files, asked, strict=True)):

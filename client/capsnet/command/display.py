@@ -217,7 +217,7 @@ def _show_perturb(answer: PerturbAnswer, _draw: object) -> None:
         console.print(f"{answer.direction}: {told}")
 
 
-def _show_describe(answer: DescribeAnswer, _draw: object) -> None:
+def show_description(answer: DescribeAnswer) -> None:
     """The sentence, and a table of the readings."""
     console.print(answer.sentence)
     described: list[Any] = [answer, *([answer.second] if answer.second else [])]
@@ -233,6 +233,5 @@ def _show_describe(answer: DescribeAnswer, _draw: object) -> None:
 
 SHOWS: dict[str, Callable[[Any, Callable[[], Image.Image]], None]] = {
     "perturb": _show_perturb,
-    "describe": _show_describe,
 }
 """Displays of answers that say more than their picture and their numbers."""

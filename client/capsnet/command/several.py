@@ -100,14 +100,15 @@ def write_readings(
             failed += 1
             rows.append({"file": str(file), "error": str(answer)})
             continue
-        for part in filter(None, (answer, answer.second)):
+        parts: list[Any] = [answer, *([answer.second] if answer.second else [])]
+        for part in parts:
             row = {"file": str(file), "class_name": part.class_name, "length": part.length}
             for one in part.readings:
                 row[f"{one.name} ({one.unit})" if one.unit else one.name] = one.value
             rows.append(row | {"sentence": answer.sentence})
     names = dict.fromkeys(name for row in rows for name in row)
-    with path.open("w", newline="", encoding="utf-8") if path else nullcontext(sys.stdout) as file:
-        writer = csv.DictWriter(file, list(names), lineterminator="\n")
+    with path.open("w", newline="", encoding="utf-8") if path else nullcontext(sys.stdout) as out:
+        writer = csv.DictWriter(out, list(names), lineterminator="\n")
         writer.writeheader()
         for row in rows:
             writer.writerow({name: quote_formula(cell) for name, cell in row.items()})

@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 
 from model.preprocess import crop
-from tests.attack.files import no_palette_png
-from tests.service.pictures.costly import rle_bmp
+from tests.service.pictures.costly import png, rle_bmp
 from training.data.folder import LoadedFolder, choose_size, load_folder, name_of
 from training.data.source import DatasetError
 from training.data.words import printable, to_ascii_name
@@ -230,7 +229,7 @@ def test_what_the_service_refuses_is_unreadable(fruit: Path) -> None:
     page.save(fruit / "pear" / "pages.tif", save_all=True, append_images=[page])
     page.save(fruit / "pear" / "zstd.tif", compression="zstd")
     (fruit / "pear" / "rle.bmp").write_bytes(rle_bmp(255, 1))
-    (fruit / "pear" / "bare.png").write_bytes(no_palette_png())
+    (fruit / "pear" / "bare.png").write_bytes(png(28, 28, colour=3))
     with pytest.raises(DatasetError, match="unreadable: 5 files") as refused:
         load(fruit)
     named = [line.strip() for line in str(refused.value).splitlines()[2:7]]
