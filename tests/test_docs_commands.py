@@ -46,7 +46,6 @@ NOT_RUN = {
     "LISTEN=": "as above",
     "docker build": "needs Docker",
     "docker push": "needs a registry",
-    ".venv/bin/python -m pip install": "needs a package index",
     ". .venv/bin/activate": "changes the reader's shell",
     "pip install ./client": "needs a package index",
     "mv bundles/mnist": "is what tests/fire does",
