@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from training.stem_choice import choose_stem
+from training.stem_choice import Stem, choose_stem
 
 Picture = Image.Image
 
@@ -49,6 +49,10 @@ def folder(path: Path, pictures: list[Picture]) -> Path:
     return path
 
 
+def untried(stem: Stem) -> float:
+    raise AssertionError(f"{stem} was tried, although the pictures decide")
+
+
 @pytest.mark.parametrize(
     ("pictures", "stem", "word"),
     [
@@ -62,7 +66,7 @@ def folder(path: Path, pictures: list[Picture]) -> Path:
 def test_pictures_decide(tmp_path: Path, pictures: list[Picture], stem: str, word: str) -> None:
     """With a reason that names what was seen, and how to choose otherwise."""
     other = "trained" if stem == "pretrained" else "pretrained"
-    chosen, sentence = choose_stem(folder(tmp_path, pictures), channels=None)
+    chosen, sentence = choose_stem(folder(tmp_path, pictures), channels=None, try_out=untried)
     assert stem == chosen
     assert word in sentence
     assert f"--stem {other}" in sentence
@@ -70,4 +74,19 @@ def test_pictures_decide(tmp_path: Path, pictures: list[Picture], stem: str, wor
 
 def test_a_grey_network_has_a_trained_stem(tmp_path: Path) -> None:
     """Who asks for one channel gets it."""
-    assert "trained" == choose_stem(folder(tmp_path, [photograph(1)]), channels=1)[0]
+    assert (
+        "trained" == choose_stem(folder(tmp_path, [photograph(1)]), channels=1, try_out=untried)[0]
+    )
+
+
+def test_a_trial_decides_where_pictures_do_not(tmp_path: Path) -> None:
+    """Both stems are tried; the sentence has both errors and says how to choose otherwise."""
+    halves = [photograph(number) for number in range(4)]
+    for number, half in enumerate(halves):
+        half.paste(drawing(number).crop((0, 0, 150, 200)))
+    errors: dict[Stem, float] = {"pretrained": 40.0, "trained": 10.0}
+    stem, sentence = choose_stem(
+        folder(tmp_path, halves), channels=None, try_out=lambda kind: errors[kind]
+    )
+    assert "trained" == stem
+    assert all(part in sentence for part in ("40 %", "10 %", "--stem pretrained"))
