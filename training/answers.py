@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
 from torch import nn
 
 from model.capsnet import Network
@@ -75,6 +76,16 @@ def encode(runtime: Runtime, images: NDArray[np.uint8] | Floats) -> Encoding[Flo
     return Encoding(presence, poses)
 
 
+def decode(runtime: Runtime, poses: Floats, labels: Labels) -> Floats:
+    """Decode poses (N, D) of classes (N,) in batches, to (N, C, H, W)."""
+    starts = range(0, len(poses), BATCH)
+    parts = [
+        runtime.decode(poses[start : start + BATCH], labels[start : start + BATCH].astype(np.int64))
+        for start in starts
+    ]
+    return np.concatenate(parts)
+
+
 def as_floats(images: NDArray[np.uint8] | Floats) -> Floats:
     """Images as floats in [0, 1]: pixels are scaled, floats are left as they are."""
     if images.dtype == np.uint8:
@@ -135,9 +146,7 @@ def find_wrong(examples: Labelled, presence: Floats) -> WrongAnswers:
 
 def confusion(labels: Labels, answers: Labels, classes: int) -> NDArray[np.int64]:
     """Count answers (K, K): the row is the true class, the column the answer."""
-    counts = np.zeros((classes, classes), np.int64)
-    np.add.at(counts, (labels, answers), 1)
-    return counts
+    return np.asarray(confusion_matrix(labels, answers, labels=range(classes)))
 
 
 def recalls(labels: Labels, presence: Floats, class_names: Sequence[str]) -> tuple[Recall, ...]:

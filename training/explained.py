@@ -18,7 +18,7 @@ from model.bundle import Bundle
 from model.bundle.explained import Explained
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.answers import BATCH, encode
+from training.answers import decode, encode
 from training.data.datasets import Examples
 from training.data.pairs import fixed_pairs
 from training.figures import make_axes, save, show
@@ -136,13 +136,7 @@ def reconstruct(runtime: Runtime, shown: Shown) -> tuple[NDArray[np.int64], Floa
     is_single = shown.labels.shape[1] == 1
     labels = presence.argmax(axis=1)[:, None] if is_single else shown.labels
     chosen = np.take_along_axis(poses, labels[:, :, None], axis=1).reshape(-1, poses.shape[-1])
-    starts = range(0, len(chosen), BATCH)
-    classes = labels.ravel()
-    decoded = [
-        runtime.decode(chosen[start : start + BATCH], classes[start : start + BATCH])
-        for start in starts
-    ]
-    return classes, np.concatenate(decoded)
+    return labels.ravel(), decode(runtime, chosen, labels.ravel())
 
 
 def show_objects(bundle: Bundle, examples: Examples, count: int) -> Shown:

@@ -23,6 +23,7 @@ from model.bundle.directions import RANKS, Direction, Quality, Reading
 from model.measures import Doubles, Measure, measure, measures_of
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
+from training.answers import decode, encode
 from training.data.datasets import Examples
 from training.data.pairs import fixed_pairs
 
@@ -39,7 +40,6 @@ _CHANGES, _STEP = 500, 0.35
 _SMALL, _RIDGE = 1e-3, 1e-6
 _SEED = 66
 _DIGITS = 5
-_BATCH = 256
 Measured = Callable[[Doubles], Doubles]
 """Measures the drawings of poses (N, D), as (N, F)."""
 
@@ -133,7 +133,7 @@ def fit_directions(
             continue
 
         def drawn(poses: Doubles, label: int = label) -> Doubles:
-            return measure(manifest, decode(runtime, poses, label))
+            return measure(manifest, decode_class(runtime, poses, label))
 
         found = list(fit_class(folds, drawn, measures=measures_of(manifest), label=label))
         yield from found
@@ -211,7 +211,7 @@ def fit_principal(runtime: Runtime, folds: Folds, *, label: int) -> Iterator[Dir
     """The moves of a pose, of one standard deviation, that change the drawing most."""
 
     def pixels(poses: Doubles) -> Doubles:
-        return decode(runtime, poses, label).reshape(len(poses), -1).astype(np.float64)
+        return decode_class(runtime, poses, label).reshape(len(poses), -1).astype(np.float64)
 
     def fit(fitted: Posed) -> Moves:
         covariance = _covariance(fitted.poses)
@@ -264,22 +264,14 @@ def read_held_out(folds: Folds) -> tuple[Doubles, Doubles]:
     return np.concatenate([scored.values for _, scored in folds.scored]), np.concatenate(read)
 
 
-def decode(runtime: Runtime, poses: Doubles, label: int) -> Floats:
-    """Decode poses (N, D) of a class in batches, to (N, C, H, W)."""
-    batches = (poses[start : start + _BATCH] for start in range(0, len(poses), _BATCH))
-    return np.concatenate(
-        [
-            runtime.decode(batch.astype(np.float32), np.full(len(batch), label, np.int64))
-            for batch in batches
-        ]
-    )
+def decode_class(runtime: Runtime, poses: Doubles, label: int) -> Floats:
+    """Decode poses (N, D) of a class, to (N, C, H, W)."""
+    return decode(runtime, poses.astype(np.float32), np.full(len(poses), label))
 
 
-def encode_class(runtime: Runtime, images: Floats, label: int) -> Doubles:
-    """Encode images (N, C, H, W) in batches; return the poses (N, D) of a class."""
-    batches = (images[start : start + _BATCH] for start in range(0, len(images), _BATCH))
-    poses = [runtime.encode(batch).poses[:, label] for batch in batches]
-    return np.concatenate(poses).astype(np.float64)
+def encode_class(runtime: Runtime, images: NDArray[np.uint8] | Floats, label: int) -> Doubles:
+    """Encode images (N, C, H, W); return the poses (N, D) of a class."""
+    return encode(runtime, images).poses[:, label].astype(np.float64)
 
 
 def _of_class(runtime: Runtime, shown: Shown, label: int, count: int) -> Posed:
@@ -288,7 +280,7 @@ def _of_class(runtime: Runtime, shown: Shown, label: int, count: int) -> Posed:
     values = shown.values[rows, objects]
     if not len(rows):
         return Posed(np.empty((0, runtime.bundle.manifest.class_dim)), values)
-    return Posed(encode_class(runtime, scale(shown.images[rows]), label), values)
+    return Posed(encode_class(runtime, shown.images[rows], label), values)
 
 
 def _fit_and_score(

@@ -24,7 +24,7 @@ from training.analysis.directions import (
     Folds,
     Posed,
     Shown,
-    decode,
+    decode_class,
     divide_class,
     encode_class,
     fit_class,
@@ -126,7 +126,7 @@ def _read_again(
     runtime: Runtime, label: int, weights: Doubles, intercepts: Doubles, poses: Doubles
 ) -> Doubles:
     """Read values (N, F) from the poses of drawings of poses (N, D)."""
-    return encode_class(runtime, decode(runtime, poses, label), label) @ weights + intercepts
+    return encode_class(runtime, decode_class(runtime, poses, label), label) @ weights + intercepts
 
 
 def _column(head: str, table: Path, runtime: Runtime) -> Measure:
