@@ -11,7 +11,6 @@ from typing import NamedTuple
 class ReadyWorker(NamedTuple):
     """A worker that can answer."""
 
-    pid: int
     bundles: str
     """The digest of the bundles that it answers with."""
     keys: str
@@ -30,7 +29,7 @@ class WorkerRegistry:
 
     def report(self, slot: int, bundles: str, keys: str) -> None:
         """Record the digests of the bundles and of the keys that this worker serves."""
-        replace_text(self.folder / f"serving-{slot}", f"{os.getpid()} {bundles} {keys}")
+        replace_text(self.folder / f"serving-{slot}", f"{bundles} {keys}")
 
     def clear(self, slot: int) -> None:
         """Remove the files of a worker that has ended, except its counters."""
@@ -44,14 +43,14 @@ class WorkerRegistry:
         workers = []
         for slot in range(self.wanted):
             with suppress(FileNotFoundError):
-                pid, bundles, keys = (self.folder / f"serving-{slot}").read_text().split()
-                workers.append(ReadyWorker(int(pid), bundles, keys))
+                bundles, keys = (self.folder / f"serving-{slot}").read_text().split()
+                workers.append(ReadyWorker(bundles, keys))
         return workers
 
     @property
-    def ready_pids(self) -> list[int]:
-        """The processes that can answer."""
-        return [worker.pid for worker in self.ready_workers]
+    def ready(self) -> int:
+        """How many workers can answer."""
+        return len(self.ready_workers)
 
     def request_reload(self) -> None:
         """Have one worker reload the bundles for all."""

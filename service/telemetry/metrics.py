@@ -20,10 +20,8 @@ from prometheus_client import (
 )
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from service import VERSION
 from service.telemetry import FOLDER
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -56,8 +54,8 @@ class Workers(Protocol):
         """How many the settings ask for."""
 
     @property
-    def ready_pids(self) -> list[int]:
-        """The processes that can answer."""
+    def ready(self) -> int:
+        """How many can answer."""
 
 
 class Metrics:
@@ -72,7 +70,6 @@ class Metrics:
         if registry:
             MultiProcessCollector(self._shown)  # type: ignore[no-untyped-call]
         self._shown.register(_Workers(registry))
-        self._shown.register(_Processes(registry))
         self._last_page: asyncio.Task[bytes] | None = None
         self._next_page: asyncio.Task[bytes] | None = None
         """Not begun yet; None where nobody waits for it."""
@@ -99,7 +96,6 @@ class Metrics:
         text = "1: provider and models in use."
         self._providers = info("capsnet_provider_info", text, ("provider", "models"))
         self._provider: Any = None
-        info("capsnet_build_info", "Version of the service.", ("version",)).labels(VERSION).set(1)
         # Opens the last files now: an inference must not fail because no descriptor is left.
         self._refusals.labels("busy"), self._stages.labels("compute")
 
@@ -205,24 +201,5 @@ class _Workers(Collector):
         workers = GaugeMetricFamily("capsnet_workers", "Workers by state.", labels=["state"])
         if self._registry:
             workers.add_metric(["wanted"], self._registry.wanted)
-            workers.add_metric(["ready"], len(self._registry.ready_pids))
+            workers.add_metric(["ready"], self._registry.ready)
         yield workers
-
-
-class _Processes(Collector):
-    """Collects the memory, CPU time and open files of this process, or of all workers."""
-
-    def __init__(self, registry: Workers | None) -> None:
-        self._registry = registry
-
-    def collect(self) -> Iterator[Metric]:
-        """The metrics of prometheus_client's own collector, by `pid`."""
-        families: dict[str, Metric] = {}
-        for pid in map(str, self._registry.ready_pids if self._registry else [os.getpid()]):
-            for metric in ProcessCollector(pid=partial(str, pid), registry=None).collect():
-                family = families.setdefault(
-                    metric.name, Metric(metric.name, metric.documentation, metric.type)
-                )
-                for sample in metric.samples:
-                    family.add_sample(sample.name, {"pid": pid}, sample.value)
-        yield from families.values()

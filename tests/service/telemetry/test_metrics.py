@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service import VERSION
 from service.inference.batcher import BatchReport
 from service.processes.registry import WorkerRegistry
 from service.telemetry import FOLDER
@@ -53,7 +52,6 @@ def metrics() -> Metrics:
         ("capsnet_batch_seconds_sum", {"model": "mnist", "graph": "encode"}, 0.04),
         ("capsnet_waiting_rows", {}, 7),
         ("capsnet_requests_in_flight", {}, 1),
-        ("capsnet_build_info", {"version": VERSION}, 1),
         ("capsnet_provider_info", {"provider": "CPUExecutionProvider"}, 1),
     ],
 )
@@ -132,7 +130,7 @@ def samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 
 def test_each_worker_tells_the_sum_of_all(workers: Workers) -> None:
-    """Counters, histograms and gauges are added up; figures of a process have its number."""
+    """Counters, histograms and gauges are added up."""
     started = [workers.start(slot) for slot in range(2)]
     found = samples(started[0].communicate("\n")[0])
     started[1].communicate("\n")
@@ -141,14 +139,11 @@ def test_each_worker_tells_the_sum_of_all(workers: Workers) -> None:
     assert 24 == totals["capsnet_batch_rows_sum"]
     assert 14 == totals["capsnet_waiting_rows"]
     assert 2 == totals["capsnet_requests_in_flight"]
-    assert 1 == totals["capsnet_build_info"]
-    for worker in started:
-        assert 0 < found["process_resident_memory_bytes", frozenset({("pid", str(worker.pid))})]
     assert 2 == found["capsnet_workers", frozenset({("state", "ready")})]
 
 
 def test_a_replaced_worker_goes_on_with_what_was_counted(workers: Workers) -> None:
-    """Counters never go back, and a process that is no more is not watched under its number."""
+    """Counters never go back."""
     first = workers.start(0)
     first.communicate("\n")
     workers.status.clear(0)
@@ -156,8 +151,6 @@ def test_a_replaced_worker_goes_on_with_what_was_counted(workers: Workers) -> No
     found = samples(second.communicate("\n")[0])
     totals = {name: value for (name, _), value in found.items()}
     assert 2 == totals["capsnet_requests_total"]
-    pids = {dict(labels)["pid"] for name, labels in found if name == "process_open_fds"}
-    assert {str(second.pid)} == pids
 
 
 def test_all_files_are_open_from_the_start(tmp_path: Path) -> None:
