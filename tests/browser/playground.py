@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import numpy as np
-from PIL import Image, ImageChops, ImageStat
+from PIL import Image
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -87,16 +86,6 @@ class Playground:
         shot = self.page.locator(part).first.screenshot(animations="disabled")
         return Image.open(io.BytesIO(shot)).convert("RGB")
 
-    def follows_the_dark(self, part: str) -> bool:
-        """Whether a part that was drawn by day looks by night as if it were drawn then."""
-        light = self.look(part)
-        self.page.emulate_media(color_scheme="dark")
-        switched = self.look(part)
-        self.page.reload()
-        self.page.locator("#lengths li").first.wait_for()
-        drawn = self.look(part)
-        return distance(light, drawn) > 1 and distance(switched, drawn) < 0.01
-
     def show_numbers(self) -> None:
         """Open the sliders that move one number of the pose each."""
         self.page.locator("#pose details:not([open]) > summary").click()
@@ -105,11 +94,6 @@ class Playground:
         """Choose a tab and wait for what it shows."""
         self.page.get_by_role("tab", name=name).click()
         self.settle()
-
-
-def distance(one: Image.Image, other: Image.Image) -> float:
-    """The mean difference of two screenshots, 0 to 255; single pixels of edges may differ."""
-    return float(np.mean(ImageStat.Stat(ImageChops.difference(one, other)).mean))
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from service.inference.bundles import ReloadRefused
 from service.processes.snapshots import SPARE_BYTES, Snapshots
 from service.settings import Settings
 
@@ -97,17 +96,3 @@ def test_a_copy_that_the_disk_has_no_room_for_is_not_begun(
     with pytest.raises(OSError, match="has room for 1,000 bytes") as raised:
         snapshots.take(settings)
     assert errno.ENOSPC == raised.value.errno
-
-
-def test_a_broken_bundle_refuses_a_copy_and_is_left_out_at_the_start(
-    snapshots: Snapshots, settings: Settings
-) -> None:
-    """It was opened in a process of its own; the reason names the original."""
-    shutil.copytree(settings.bundles / "mnist", settings.bundles / "two")
-    (settings.bundles / "two" / "encoder.onnx").write_bytes(b"no graph")
-    with pytest.raises(
-        ReloadRefused, match=f"{settings.bundles}/two: encoder.onnx is not the file"
-    ):
-        snapshots.take(settings)
-    digest = snapshots.take(settings, strict=False)
-    assert ["mnist"] == [path.name for path in snapshots.bundles(digest).iterdir()]

@@ -142,17 +142,6 @@ def test_each_worker_tells_the_sum_of_all(workers: Workers) -> None:
     assert 2 == found["capsnet_workers", frozenset({("state", "ready")})]
 
 
-def test_a_replaced_worker_goes_on_with_what_was_counted(workers: Workers) -> None:
-    """Counters never go back."""
-    first = workers.start(0)
-    first.communicate("\n")
-    workers.status.clear(0)
-    second = workers.start(0)
-    found = samples(second.communicate("\n")[0])
-    totals = {name: value for (name, _), value in found.items()}
-    assert 2 == totals["capsnet_requests_total"]
-
-
 def test_all_files_are_open_from_the_start(tmp_path: Path) -> None:
     """What is noted later needs no descriptor: an inference that cannot be noted is lost."""
     code = """

@@ -51,15 +51,6 @@ def test_both_strokes_are_found_and_told_apart(client: TestClient, pairs: PairSe
             assert 0.6 < (mask & own).sum() / (mask | own).sum()
 
 
-def test_an_empty_picture_has_no_segments(client: TestClient) -> None:
-    """`count=auto` finds none; `count=2` gives two short capsules that explain nothing."""
-    assert [] == segment(client, EMPTY, count="auto")["segments"]
-    answer = segment(client, EMPTY)
-    assert [0.0, 0.0] == [one["ink_share"] for one in answer["segments"]]
-    assert all(one["length"] < 0.5 for one in answer["segments"])
-    assert 0.0 == answer["explained_ink"]
-
-
 def test_two_samples_are_laid_over_one_another(client: TestClient, digits: list[bytes]) -> None:
     """Sent or named, the same digits give the same picture, which fits the network untouched."""
     place = {"dx": 3, "dy": -2}
