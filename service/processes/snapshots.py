@@ -19,7 +19,7 @@ from model.bundle.bounded import open_file
 from model.bundle.samples import SAMPLES
 from service.inference.bundles import ReloadRefused, find_bundles
 from service.processes.candidates import refuse_candidates
-from service.processes.registry import replace_text
+from service.processes.folder import replace_text
 from service.settings import Settings
 
 log = logging.getLogger(__name__)

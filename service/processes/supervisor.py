@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import uvicorn
 from uvicorn.supervisors import multiprocess
 
+from service.processes.folder import WorkerRegistry
 from service.processes.options import Options
-from service.processes.registry import WorkerRegistry
 
 if TYPE_CHECKING:
     from service.processes.server import Server

@@ -21,8 +21,7 @@ from service.http.keys import Access
 from service.inference.batcher import Batcher, Closed
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Engine
-from service.processes.folder import hold
-from service.processes.registry import ReadyWorker, WorkerRegistry
+from service.processes.folder import ReadyWorker, WorkerRegistry, hold
 from service.processes.server import Server
 from service.processes.snapshots import LockHeld, Revision, Snapshots
 from service.settings import Settings, SettingsError

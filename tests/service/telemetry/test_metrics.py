@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.inference.batcher import BatchReport
-from service.processes.registry import WorkerRegistry
+from service.processes.folder import WorkerRegistry
 from service.telemetry import FOLDER
 from service.telemetry.metrics import Metrics
 
@@ -75,7 +75,7 @@ def test_documented_metrics_are_the_real_ones(metrics: Metrics) -> None:
 WORKER = """
 import sys
 from pathlib import Path
-from service.processes.registry import WorkerRegistry
+from service.processes.folder import WorkerRegistry
 from service.telemetry.metrics import Metrics, write_as
 from service.inference.batcher import BatchReport
 status, slot = WorkerRegistry(Path(sys.argv[1]), workers=2), int(sys.argv[2])
