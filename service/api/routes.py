@@ -6,9 +6,14 @@ from functools import partial
 from typing import Any
 
 from service.api.models import list_models, reload_models, show_health, show_model
-from service.api.overlay import overlay_images, overlay_samples
 from service.api.probes import livez, metrics, readyz
-from service.api.samples import list_samples, show_sample, show_sample_of
+from service.api.samples import (
+    list_samples,
+    overlay_images,
+    overlay_samples,
+    show_sample,
+    show_sample_of,
+)
 from service.errors import (
     BundleRefused,
     Busy,
