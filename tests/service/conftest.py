@@ -36,7 +36,7 @@ collect_ignore = [
 
 _EXPORTED = frozenset(
     {
-        "test_a_bundle_without_a_rule_says_so",
+        "test_a_bundle_without_the_numbers_says_so",
         "test_health_is_shown_in_numbers_and_drawn",
         "test_one_bundle_is_shown_whole",
         "test_the_loaded_bundles_are_listed",
