@@ -129,10 +129,27 @@ async def test_too_many_calls_are_refused() -> None:
     await channels[0].close()
 
 
+async def test_calls_of_a_connection_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those over the limit of streams wait, and are answered."""
+    monkeypatch.setattr(server, "MAX_STREAMS", 2)
+    app, channels = App(), list[grpc.aio.Channel]()
+    async with serving(app, channels):
+        calls = [is_ready(channels[0]) for _ in range(3)]
+        async with asyncio.timeout(PATIENCE_S):
+            while len(app.scopes) < 2:  # noqa: ASYNC110  as many as are let in
+                await asyncio.sleep(0.01)
+            app.let.set()
+            assert [True] * 3 == [(await one).ready for one in calls]
+    await channels[0].close()
+
+
 async def test_an_answer_that_nobody_takes_counts_until_its_connection_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its sender has a flow-control window of 0, and answers to nothing."""
+    """Its sender has a flow-control window of 0, and answers to nothing.
+
+    The last test: what gRPC still reports of the connection would reach the loop of the next one.
+    """
     monkeypatch.setattr(server, "CONNECTION_AGE_S", 1)
     app, channels = App(), list[grpc.aio.Channel]()
     admission = Admission(10 * server.CALL_BYTES, 1)
@@ -153,18 +170,4 @@ async def test_an_answer_that_nobody_takes_counts_until_its_connection_ends(
             while admission.held_bytes:  # noqa: ASYNC110  the server sets no event
                 await asyncio.sleep(0.01)
         writer.close()
-    await channels[0].close()
-
-
-async def test_calls_of_a_connection_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those over the limit of streams wait, and are answered."""
-    monkeypatch.setattr(server, "MAX_STREAMS", 2)
-    app, channels = App(), list[grpc.aio.Channel]()
-    async with serving(app, channels):
-        calls = [is_ready(channels[0]) for _ in range(3)]
-        async with asyncio.timeout(PATIENCE_S):
-            while len(app.scopes) < 2:  # noqa: ASYNC110  as many as are let in
-                await asyncio.sleep(0.01)
-            app.let.set()
-            assert [True] * 3 == [(await one).ready for one in calls]
     await channels[0].close()
