@@ -59,6 +59,8 @@ def test_two_samples_are_laid_over_one_another(client: TestClient, digits: list[
     sent = client.post("/overlay", params=place, files=files)
     assert [200, 200] == [named.status_code, sent.status_code]
     assert named.content == sent.content
+    elsewhere = client.get("/overlay", params={"first": 3, "second": 5, "dx": -3})
+    assert named.content != elsewhere.content
     assert (36, 36) == Image.open(io.BytesIO(named.content)).size
     answer = client.post("/segment", files={"file": named.content})
     assert "none" == answer.json()["fit"]["fit"]
