@@ -9,7 +9,7 @@ from typing import NamedTuple
 import onnx
 import torch
 from google.protobuf.message import DecodeError
-from onnx import numpy_helper
+from onnx import external_data_helper, numpy_helper
 from torch import Tensor, nn
 
 from model.preprocess import Floats
@@ -118,13 +118,17 @@ def _trace(network: nn.Module, image_shape: tuple[int, int, int], *, logits: boo
 
 
 def _read_onnx(path: Path) -> onnx.ModelProto:
-    """Read a graph, and the weights that it has in files of their own.
+    """Read a graph, and the weights that it has in a file of their own.
 
     onnx refuses weights outside the folder of the graph, links to others, and what is no file.
+
+    Raises:
+        ExportError: it is no ONNX file, or names another file than `NAME.data` for its weights.
     """
     if not path.is_file():
         raise ExportError(f"{path} cannot be read as an ONNX file: there is no such file")
     try:
+        _check_external(onnx.load(path, load_external_data=False), path)
         graph = onnx.load(path)
         onnx.checker.check_model(graph)
         for weight in graph.graph.initializer:
@@ -134,3 +138,15 @@ def _read_onnx(path: Path) -> onnx.ModelProto:
     if (opset := graph.opset_import[0].version) < _OLDEST_OPSET:
         raise ExportError(f"{path} has opset {opset}: export it with {_OLDEST_OPSET} or later")
     return graph
+
+
+def _check_external(graph: onnx.ModelProto, path: Path) -> None:
+    """Refuse weights in a file whose name does not say that it is the model's."""
+    allowed = {f"{path.name}.data", f"{path.stem}.data", f"{path.name}_data"}
+    for tensor in external_data_helper._get_all_tensors(graph):  # noqa: SLF001  has no public name
+        if external_data_helper.uses_external_data(tensor):
+            location = external_data_helper.ExternalDataInfo(tensor).location
+            if location not in allowed:
+                raise ValueError(
+                    f"its weights are in {location!r}; export them to {path.name}.data"
+                )
