@@ -158,6 +158,13 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + png_header(width, height) + end
 
 
+def test_a_png_of_too_many_chunks_is_refused() -> None:
+    """Pillow would read all of them."""
+    content = png(1, 1)[:33] + 10_001 * chunk(b"tEXt", b"") + png(1, 1)[33:]
+    with pytest.raises(UnreadablePicture, match="10,000 chunks"):
+        decode(content, max_pixels=AMPLE)
+
+
 def jpeg(width: int, height: int) -> bytes:
     content = encode(np.zeros((8, 8), np.uint8), "JPEG")
     size = content.index(b"\xff\xc0") + 5
