@@ -7,6 +7,7 @@ import { latest } from "./latest.js";
 import { COVERAGE, markTarget, showClasses, showPrediction } from "./lengths.js";
 import { Lenses } from "./lenses.js";
 import { comparable, describe, directionsOf, forPhotos, invitation, missing, offers, share, weakPoses } from "./models.js";
+import { showNeighbours } from "./neighbours.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
 import { decoder, hidePose, showMeasured, showPose } from "./pose.js";
@@ -72,6 +73,7 @@ function showScene(next, settled = true) {
   if (scene) targetChoice.value = String(scene.target);
   if (!settled) return;
   placeSliders();
+  showNeighbours(scene);
   lenses.show(scene);
 }
 

@@ -1,4 +1,4 @@
-/** Wires the page: networks, tabs and address. */
+/** Wires the page: networks, tabs, address and tour. */
 
 import { onTravel, recall, remember } from "./address.js";
 import { pause } from "./api.js";
@@ -10,6 +10,7 @@ import { calm, complain } from "./notice.js";
 import { pairPads } from "./pair.js";
 import "./share.js";
 import { tabs } from "./tabs.js";
+import { offerTour } from "./tour.js";
 import { loadViews } from "./views.js";
 
 const RETRY_S = 3;
@@ -55,3 +56,4 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address holds what is shown
   document.querySelector("main > :not([hidden])").focus();
 });
+offerTour();

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.browser.hands import Shape
 
 WINDOW = {"width": 1280, "height": 920}
+_TOUR_SEEN = "if (location.host) localStorage.setItem('capsnet-tour', 'seen')"
 PATIENCE_MS = 60_000
 """How long a test waits for the page, before it fails; machines may be busy."""
 
@@ -98,7 +99,7 @@ class Playground:
 
 @contextmanager
 def open_playground(
-    browser: Browser, url: str, *, ready: bool = True, **options: Any
+    browser: Browser, url: str, *, ready: bool = True, first_visit: bool = False, **options: Any
 ) -> Iterator[Playground]:
     """Open the page, and wait until it knows the service's networks.
 
@@ -106,9 +107,12 @@ def open_playground(
         browser: a running Chromium.
         url: of the service.
         ready: whether to wait.
+        first_visit: whether the page was never open here, so that it offers its tour.
         options: of the browser's context.
     """
     context = browser.new_context(**{"viewport": WINDOW, **options})
+    if not first_visit:
+        context.add_init_script(_TOUR_SEEN)
     playground = Playground(context.new_page())
     playground.page.goto(url)
     if ready:

@@ -1,4 +1,4 @@
-"""The comparison of two networks, and networks whose poses show little."""
+"""The tour, the comparison of two networks, and networks whose poses show little."""
 
 from __future__ import annotations
 
@@ -18,6 +18,33 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
+
+
+def test_the_tour_is_offered_until_it_was_taken(browser: Browser, service_url: str) -> None:
+    """Beside the page, not over it; it leads through the parts that there are, on request again."""
+    with open_playground(browser, service_url, first_visit=True) as playground:
+        page = playground.page
+        offer, main = page.locator("#tour").bounding_box(), page.locator("main").bounding_box()
+        assert offer is not None
+        assert main is not None
+        assert offer["y"] + offer["height"] <= main["y"]
+        page.get_by_role("button", name="Start the tour").click()
+        for place in range(1, 4):
+            page.get_by_role("heading", name=f"{place} of 4").wait_for()
+            playground.settle()
+            assert page.locator(".pointed").is_visible()
+            page.get_by_role("button", name="Next").click()
+        assert page.locator("#routing.pointed").is_visible()
+        page.get_by_role("button", name="Finish").click()
+        assert not page.locator("#tour").is_visible()
+        assert "open-tour" == page.locator(":focus").get_attribute("id")
+        page.reload()
+        page.get_by_role("button", name="Tour").wait_for()
+        assert not page.locator("#tour").is_visible()
+        page.get_by_role("button", name="Tour").click()
+        page.keyboard.press("Escape")
+        assert not page.locator("#tour").is_visible()
+        assert [] == playground.complaints
 
 
 def test_two_networks_are_compared(browser: Browser) -> None:
