@@ -146,16 +146,16 @@ class SlowStorage:
 def hanging(folder: Path, *, on_the_loop: bool) -> tuple[dict[str, str], Path]:
     """An environment in which the first inference of all never ends, and the file it leaves."""
     stuck = folder / "stuck"
-    name = "Engine.submit" if on_the_loop else "Runtime.encode"
+    name = "Engine.compute" if on_the_loop else "Runtime.encode"
     imported = "from service.inference.engine import Engine" if on_the_loop else ""
     source = f"""
         {imported}
         plain = {name}
 
-        def compute(*arguments):
+        def compute(*arguments, **named):
             path = pathlib.Path({str(stuck)!r})
             if path.exists():
-                return plain(*arguments)
+                return plain(*arguments, **named)
             path.touch()
             threading.Event().wait()
 

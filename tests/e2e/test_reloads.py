@@ -130,7 +130,7 @@ def test_a_reload_whose_worker_is_killed_changes_nothing(
     start_service: Start, settings: dict[str, str], bundles: Path, slow: SlowStorage
 ) -> None:
     """And the next one may do better."""
-    process, client = start_service(**settings, **slow.environment)
+    process, client = start_service(**{**settings, **slow.environment})
     all_ready(client)
     note = change(bundles)
     slow.hold()

@@ -187,25 +187,25 @@ def test_a_family_answers_what_it_offers(view: str, family: str, families: Serve
             assert accept == PNG or name == answer.json()["model"]
 
 
-@pytest.mark.parametrize("view", NAMES)
-def test_ray_scores_any_view(view: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "view",
+    [
+        name
+        for name in NAMES
+        if name != "classify" and len(QUESTIONS[name].pictures) == 1 and not QUESTIONS[name].body
+    ],
+)
+def test_ray_scores_any_view_of_one_picture(view: str, tmp_path: Path) -> None:
     """The function that an actor runs gives the same JSON."""
     pa = pytest.importorskip("pyarrow")
-    from deploy.ray.scorer import Scorer, Wanted  # noqa: PLC0415  needs the extra
+    from deploy.ray.score import Scorer, Wanted  # noqa: PLC0415  needs the extra
 
-    question, columns = QUESTIONS[view], {"path": [str(tmp_path / "0.png")]}
-    for name, picture in zip(("0.png", "1.png"), question.pictures, strict=False):
-        (tmp_path / name).write_bytes(picture)
-    more = {"second": [str(tmp_path / "1.png")]} if len(question.pictures) == 2 else {}
-    more |= {name: [value] for name, value in question.body.items()}
+    question, picture = QUESTIONS[view], tmp_path / "0.png"
+    picture.write_bytes(question.pictures[0])
     scorer = Scorer(Wanted(question.model, view=view, parameters=question.parameters))
-    try:
-        (row,) = scorer(pa.table({**columns, **more})).to_pylist()
-    finally:
-        scorer.close()
+    (row,) = scorer(pa.table({"path": [str(picture)]})).to_pylist()
     assert row["error"] is None
-    answer = one_prediction(view, json.loads(row["answer"]))
-    assert ask(loaded(question.model), view).dict() == answer
+    assert ask(loaded(question.model), view).dict() == json.loads(row["answer"])
 
 
 def compare(expected: Any, actual: Any) -> None:
