@@ -22,7 +22,13 @@ PAGES = {
     for card in sorted((ROOT / "model" / "bundles").glob("*/CARD.md"))
 }
 """Files outside docs that are pages: from the repository's root, and in the site."""
-COPIED = ("LICENSE", "CITATION.cff", "examples/look-inside.ipynb")
+COPIED = (
+    "LICENSE",
+    "CITATION.cff",
+    "examples/look-inside.ipynb",
+    "examples/tritonclient_grpc.py",
+    "examples/tritonclient_http.py",
+)
 """Files outside docs that pages link to."""
 _LINK = re.compile(r"\]\(([\w./-]+)(#[\w-]+)?\)")
 
