@@ -6,9 +6,8 @@ import math
 
 import pytest
 
-from service.admission import MAX_CALLERS, MAX_RETRY_S, Admission, Claim
+from service.admission import MAX_CALLERS, Admission, Claim
 from service.errors import Busy, RateLimited, TooLate
-from service.processes.server import KEEP_ALIVE_S
 from tests.service.inference.gates import Clock
 
 BURST = 4
@@ -65,45 +64,6 @@ def test_a_request_that_would_be_late_is_refused_at_once(
         with pytest.raises(error):
             claimed(admission, 1, deadline=clock.now + left_s)
     assert (4 if error is None else 3) == admission.waiting_rows
-
-
-@pytest.mark.parametrize(
-    ("rows_per_s", "shortest_s", "longest_s"),
-    [(0.4, 10, 15), (0.01, MAX_RETRY_S / 1.5, MAX_RETRY_S), (0.0, 1, 2)],
-    ids=["measured", "capped", "unknown"],
-)
-def test_refused_callers_come_back_one_after_the_other(
-    admission: Admission, rows_per_s: float, shortest_s: float, longest_s: float
-) -> None:
-    """When what waits is computed, and spread over half as long again.
-
-    A client that waits for Retry-After does not meet a connection that is closing.
-    """
-    if rows_per_s:
-        claimed(admission, 1).record_computed(1, 1 / rows_per_s)
-    claimed(admission, 4)
-    waits = set[int]()
-    for _ in range(100):
-        with pytest.raises(Busy) as refused:
-            claimed(admission, 1)
-        waits.add(int(refused.value.headers["Retry-After"]))
-    assert shortest_s <= min(waits) <= max(waits) <= longest_s < KEEP_ALIVE_S
-    assert len(waits) > 3 or not rows_per_s
-
-
-def test_a_burst_passes_and_then_so_many_rows_a_second(admission: Admission, clock: Clock) -> None:
-    """The refusal says when the next row may come, and it may come then. Others are not asked."""
-    for _ in range(BURST):
-        admission.spend("a", 1)
-    with pytest.raises(RateLimited, match=r"try again in 0\.5 s") as refused:
-        admission.spend("a", 1)
-    assert "1" == refused.value.headers["Retry-After"]
-    admission.spend("b", 1)
-    clock.now += 0.5
-    admission.spend("a", 1)
-    admission.spend("a", 10, paid=1)  # the rest of the same request
-    with pytest.raises(RateLimited, match=r"try again in 5 s"):
-        admission.spend("a", 1)
 
 
 def test_callers_that_were_silent_longest_are_forgotten(admission: Admission) -> None:

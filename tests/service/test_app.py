@@ -6,7 +6,6 @@ from pathlib import Path
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from pydantic import SecretStr
 
 from service.app import create_app
 from service.pictures import SAMPLES
@@ -50,16 +49,6 @@ def test_a_starting_service_says_when_to_come_back(
     assert "the service is starting" == problem["detail"]
 
 
-def test_it_loads_by_itself(settings: Settings) -> None:
-    """Any server that begins its lifespan can run it; the probes tell when it is ready."""
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
-        deadline = time.monotonic() + PATIENCE_S
-        while (ready := client.get("/readyz")).status_code != httpx.codes.OK:
-            assert time.monotonic() < deadline
-        assert {"blocks", "mnist", "strokes"} == set(ready.json()["models"])
-        assert 200 == client.post("/classify", files=SEVEN).status_code
-
-
 def test_what_cannot_be_loaded_is_told_by_the_probes(settings: Settings, tmp_path: Path) -> None:
     """Nobody else would see it where there is no supervisor."""
     with TestClient(
@@ -70,17 +59,6 @@ def test_what_cannot_be_loaded_is_told_by_the_probes(settings: Settings, tmp_pat
             assert time.monotonic() < deadline
         assert "is not among the loaded bundles (none)" in alive.json()["detail"]
         assert alive.json()["detail"] == client.get("/readyz").json()["detail"]
-
-
-def test_without_a_supervisor_nothing_is_reloaded(settings: Settings) -> None:
-    """The answer says what to do instead."""
-    key = "a-key-of-tests-alone"
-    administered = settings.model_copy(update={"admin_keys": (SecretStr(key),)})
-    answer = TestClient(create_app(administered), base_url="http://localhost").post(
-        "/models/reload", headers={"X-API-Key": key}
-    )
-    assert 409 == answer.status_code
-    assert "restart it" in answer.json()["detail"]
 
 
 def test_a_probe_is_no_rejection(starting: TestClient) -> None:

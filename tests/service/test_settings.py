@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -22,34 +21,6 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Read:
         return Settings.from_environment()
 
     return read_with
-
-
-def test_an_empty_environment_gives_the_defaults(read: Read) -> None:
-    """Nothing has to be set; the service then listens on this machine alone."""
-    settings = read()
-    expected = ("127.0.0.1", 8000, "auto", "mnist")
-    actual = (settings.host, settings.port, settings.device, settings.default_model)
-    assert expected == actual
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "field", "expected"),
-    [
-        ("CAPSNET_THREADS", "3", "threads", 3),
-        ("CAPSNET_BUNDLES", "elsewhere", "bundles", Path("elsewhere")),
-        ("CAPSNET_MODELS", '["a", "b"]', "models", ("a", "b")),
-        ("CAPSNET_API_KEYS_FILE", "keys", "api_keys_file", Path("keys")),
-        ("CAPSNET_API_KEYS_FILE", "", "api_keys_file", None),
-        ("CAPSNET_ADMIN_KEYS_FILE", "", "admin_keys_file", None),
-        ("CAPSNET_ALLOWED_HOSTS", '["a.example"]', "allowed_hosts", ("a.example",)),
-        ("CAPSNET_CUDA_TF32", "true", "cuda_tf32", True),
-    ],
-)
-def test_a_variable_sets_its_field(
-    variable: str, value: str, field: str, expected: object, read: Read
-) -> None:
-    """Each field is read from the variable of its name."""
-    assert expected == getattr(read(**{variable: value}), field)
 
 
 @pytest.mark.parametrize(

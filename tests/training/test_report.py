@@ -105,20 +105,6 @@ def test_a_folder_of_other_classes_is_refused(shades: Bundle, tmp_path: Path) ->
         load_unseen(Runtime(shades), tmp_path / "new")
 
 
-def test_unreadable_files_are_skipped_where_asked(shades: Bundle, tmp_path: Path) -> None:
-    """As in training; without the option they are named, and the option too."""
-    new = fill(tmp_path / "new", seed=1)
-    (new / "1" / "bad.png").write_bytes(b"no picture")
-    arguments = ["evaluate", str(shades.path), "--data", str(new)]
-    arguments += ["--report", str(tmp_path / "report.html")]
-    refused = str(CliRunner().invoke(app, arguments).exception)
-    assert "1 file that cannot be read as pictures:\n  1/bad.png" in refused
-    assert refused.endswith("To go on, add --skip-unreadable")
-    result = CliRunner().invoke(app, [*arguments, "--skip-unreadable"])
-    assert 0 == result.exit_code, result.output
-    assert "skipped 1 file that cannot be read as pictures:" in result.output
-
-
 class Page(HTMLParser):
     """The titles, addresses and text of a page."""
 
@@ -178,19 +164,6 @@ def test_a_report_escapes_the_words_of_others(shades: Bundle, tmp_path: Path) ->
     write_report(Runtime(Bundle(shades.path, manifest)), hostile, target)
     assert "script" not in Page(target.read_text()).tags
     assert mark in Page(target.read_text()).text
-
-
-def test_names_do_not_steer_the_terminal(shades: Bundle, trained: Path, tmp_path: Path) -> None:
-    """Of files that are left out, as they are of pictures that training saw."""
-    new = fill(tmp_path / "new", seed=1, count=3)
-    copied = next(trained.glob("0/*.png")).read_bytes()
-    (new / "1" / "\x1b[2Jcopy.png").write_bytes(copied)
-    (new / "1" / "\u202ebroken.gnp.txt").write_text("no picture")
-    arguments = ["evaluate", str(shades.path), "--data", str(new)]
-    result = CliRunner().invoke(app, [*arguments, "--report", str(tmp_path / "report.html")])
-    assert "1/\\x1b[2Jcopy.png" in result.output
-    assert "\x1b[2J" not in result.output
-    assert "\u202e" not in result.output
 
 
 def test_held_out_pictures_are_found_where_the_folder_is_now(

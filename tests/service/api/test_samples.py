@@ -1,42 +1,12 @@
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
 
-import pytest
-from fastapi.testclient import TestClient
-from PIL import Image
-
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.serving import serve
-
-
-@pytest.mark.parametrize(
-    ("query", "folder"),
-    [({}, "."), ({"dataset": "mnist"}, "."), ({"dataset": "fashion-mnist"}, "fashion-mnist")],
-)
-def test_there_is_a_picture_of_every_class(
-    client: TestClient, query: dict[str, str], folder: str
-) -> None:
-    """Ten of the size that the networks know, digits unless clothes are wanted."""
-    answers = [client.get(f"/samples/{label}.png", params=query) for label in range(10)]
-    pictures = [Image.open(io.BytesIO(answer.content)) for answer in answers]
-    assert {("PNG", "L", (28, 28))} == {(one.format, one.mode, one.size) for one in pictures}
-    assert 10 == len({answer.content for answer in answers})
-    assert (SAMPLES / folder / "7.png").read_bytes() == answers[7].content
-
-
-def test_a_bundle_without_samples_has_those_of_its_data_set(client: TestClient) -> None:
-    """Ten digits, in order, each with its licence."""
-    answer = client.get("/models/mnist/samples").json()
-    assert "mnist" == answer["model"]
-    assert [(f"{label}.png", label, str(label), "CC BY-SA 3.0") for label in range(10)] == [
-        (one["file"], one["label"], one["class_name"], one["licence"]) for one in answer["samples"]
-    ]
-    assert (SAMPLES / "7.png").read_bytes() == client.get("/models/mnist/samples/7.png").content
 
 
 def test_a_bundle_s_own_samples_come_first(

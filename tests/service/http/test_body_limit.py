@@ -15,12 +15,6 @@ JSON = {"content-type": "application/json"}
 FILE = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 
 
-def test_a_body_at_the_limit_is_read(client: TestClient, settings: Settings) -> None:
-    """The limit itself is allowed; these bytes are then found to be no picture."""
-    answer = client.post("/classify", content=bytes(settings.max_body_bytes), headers=RAW)
-    assert "urn:capsnet:problem:unsupported-format" == answer.json()["type"]
-
-
 @pytest.mark.parametrize("headers", [RAW, FORM, JSON], ids=["raw", "form", "JSON"])
 def test_a_body_over_the_limit_is_refused(
     headers: dict[str, str], client: TestClient, settings: Settings
@@ -72,21 +66,3 @@ def test_an_announced_body_is_not_even_begun(
     headers = {**RAW, "content-length": announced}
     answer, taken = send_in_chunks(client, headers, [bytes(50_000)] * 20)
     assert (413, expected) == (answer.status_code, taken)
-
-
-def test_a_picture_in_chunks_is_read(client: TestClient, digits: list[bytes]) -> None:
-    """Chunks are put together again."""
-    chunks = [digits[7][start : start + 50] for start in range(0, len(digits[7]), 50)]
-    answer, taken = send_in_chunks(client, RAW, chunks)
-    expected = client.post("/classify", content=digits[7], headers=RAW).json()
-    assert expected == answer.json()
-    assert len(chunks) == taken
-
-
-@pytest.mark.parametrize("digits", [b"0" * 5000 + b"3", b"9" * 5000], ids=["small", "large"])
-def test_a_length_of_thousands_of_digits_is_a_length(digits: bytes, client: TestClient) -> None:
-    """Python reads no such number; what is announced is 3 bytes, or too many."""
-    headers = {**RAW, "content-length": digits.decode()}
-    answer, taken = send_in_chunks(client, headers, [b"abc"])
-    expected = (415, 1) if digits.startswith(b"0") else (413, 0)
-    assert expected == (answer.status_code, taken)

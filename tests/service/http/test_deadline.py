@@ -58,26 +58,6 @@ async def ask(app: FastAPI, *, body_after_s: float = 0, taken_after_s: float = 0
     return answer
 
 
-def test_a_client_that_is_slow_to_take_its_answer_gets_it(settings: Settings) -> None:
-    """The deadline is for making the answer, not for sending it."""
-    start, body = answers(settings, taken_after_s=2 * LIMIT_S)
-    assert 200 == start["status"]
-    assert b'"predictions"' in body["body"]
-
-
-def test_a_client_that_is_slow_to_send_its_picture_is_answered(settings: Settings) -> None:
-    """The deadline runs from the end of the body, which has a time of its own."""
-    assert 200 == answers(settings, body_after_s=2 * LIMIT_S)[0]["status"]
-
-
-def test_a_client_that_is_slower_than_an_upload_may_be_gets_408(settings: Settings) -> None:
-    """The time for the upload ends first, however short the deadline is."""
-    slow = settings.model_copy(update={"upload_timeout_s": 2 * LIMIT_S})
-    start, body = answers(slow, body_after_s=60)
-    assert 408 == start["status"]
-    assert b"the body did not arrive within 1 s" in body["body"]
-
-
 def test_the_answer_has_to_be_made_in_time(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

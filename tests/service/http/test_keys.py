@@ -1,17 +1,15 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from service.app import create_app
 from service.http.keys import Access, Permission
 from service.http.pages import StaticMount
 from service.http.route import Route
@@ -171,39 +169,6 @@ def test_a_line_break_opens_no_door(path: str, key: str | None, administered: Te
     )
 
 
-@pytest.mark.parametrize("mounted", [False, True], ids=["of the server", "of the application"])
-def test_a_root_path_changes_no_permission(settings: Settings, *, mounted: bool) -> None:
-    """Under a prefix every route needs the key that it needs without, under /v1 too."""
-    app = serve(settings, admin_keys=(SecretStr(ADMIN),)).app
-    app.root_path = "/prefix" if mounted else ""
-    with TestClient(
-        app, root_path="" if mounted else "/prefix", base_url="http://localhost"
-    ) as client:
-        for path in ("/prefix/models/reload", "/prefix/v1/models/reload", "/models/reload"):
-            assert 401 == client.post(path).status_code
-            assert 409 == client.post(path, headers={"X-API-Key": ADMIN}).status_code
-        assert [200, 200] == [client.get(f"/prefix{v}/models").status_code for v in ("", "/v1")]
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("HEAD", "/livez", 200),
-        ("HEAD", "/models", 401),
-        ("PUT", "/livez", 405),
-        ("DELETE", "/models", 401),
-        ("GET", "/models/reload", 401),
-        ("OPTIONS", "/models/reload", 401),
-        ("PUT", "/static/page.js", 405),
-    ],
-)
-def test_any_method_needs_what_the_path_needs(
-    method: str, path: str, status: int, administered: TestClient
-) -> None:
-    """Without a key nobody learns which methods a guarded path has."""
-    assert status == administered.request(method, path).status_code
-
-
 def test_only_these_routes_are_open(administered: TestClient) -> None:
     """Every route, included router and mount says who may call it; the document says so too."""
     app = administered.app
@@ -219,64 +184,8 @@ def test_only_these_routes_are_open(administered: TestClient) -> None:
             assert (route.permission != "public") == ("security" in operation)
 
 
-def include(app: FastAPI) -> None:
-    router = APIRouter()
-    router.add_route("/added/file", answer)
-    app.include_router(router)
-
-
 async def answer(_request: Request) -> Response:
     return Response()
-
-
-@pytest.mark.parametrize(
-    "add",
-    [
-        include,
-        lambda app: app.add_route("/added/file", answer),
-        lambda app: app.add_api_route("/added/file", answer),
-        lambda app: app.mount("/added", answer),
-    ],
-    ids=["included router", "route", "FastAPI's route", "mount"],
-)
-def test_a_route_that_declares_nothing_is_closed(
-    add: Callable[[FastAPI], object], settings: Settings
-) -> None:
-    """Whichever key is sent: it may have been meant for admins."""
-    keys = {"api_keys": (SecretStr(FIRST),), "admin_keys": (SecretStr(ADMIN),)}
-    app = create_app(settings.model_copy(update=keys))
-    add(app)
-    client = TestClient(app, base_url="http://localhost")
-    answers = [client.get("/added/file", headers={"X-API-Key": key}) for key in (FIRST, ADMIN)]
-    assert [403, 403] == [answer.status_code for answer in answers]
-
-
-@pytest.mark.parametrize(
-    ("level", "admitted"),
-    [(logging.INFO, [("/models", 200, None)]), (logging.WARNING, [])],
-    ids=["all", "no access log"],
-)
-def test_refusals_are_logged_with_route_and_address(
-    level: int,
-    admitted: list[tuple[str, int, None]],
-    administered: TestClient,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """401 and 403 by the route's template, also without an access log; others name no client."""
-    with caplog.at_level(level, logger="service.access"):
-        administered.get("/models/mnist")
-        administered.get("/metrics")
-        administered.get("/nowhere")
-        administered.post("/models/reload", headers={"X-API-Key": FIRST})
-        administered.get("/models", headers={"X-API-Key": FIRST})
-    fields = [vars(record)["fields"] for record in caplog.records]
-    assert [
-        ("/models/{name}", 401, "testclient"),
-        ("/metrics", 401, "testclient"),
-        ("unknown", 401, "testclient"),
-        ("/models/reload", 403, "testclient"),
-        *admitted,
-    ] == [(one["route"], one["status"], one.get("client")) for one in fields]
 
 
 @pytest.mark.parametrize("guard", ["guarded", "client"], ids=["API keys", "no keys"])
@@ -288,13 +197,3 @@ def test_without_admin_keys_nothing_is_reloaded_over_http(
     answer = client.post("/models/reload", headers={"X-API-Key": FIRST})
     assert 403 == answer.status_code
     assert "no admin key is set: set CAPSNET_ADMIN_KEYS" in answer.json()["detail"]
-
-
-def test_admin_keys_alone_leave_the_rest_open(settings: Settings) -> None:
-    """They guard the reload, and nothing else."""
-    alone = settings.model_copy(update={"admin_keys": (SecretStr(ADMIN),)})
-    with TestClient(create_app(alone), base_url="http://localhost") as client:
-        assert [200, 401] == [
-            client.get("/metrics").status_code,
-            client.post("/models/reload").status_code,
-        ]

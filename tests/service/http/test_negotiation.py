@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from fastapi.testclient import TestClient
 
 from service.errors import NotAcceptable
 from service.http.negotiation import JSON, PNG, choose_media_type
@@ -59,24 +58,3 @@ def test_nothing_acceptable_is_refused(accept: str) -> None:
     with pytest.raises(NotAcceptable, match=r"application/json or image/png, not with") as refusal:
         choose_media_type(accept, (JSON, PNG))
     assert accept in refusal.value.detail
-
-
-@pytest.mark.parametrize("accept", ["application/json;q=nan", "image/png"])
-def test_an_offer_that_is_not_made_cannot_be_chosen(accept: str) -> None:
-    """Where the route has JSON alone, of which a malformed quality wants none."""
-    with pytest.raises(NotAcceptable):
-        choose_media_type(accept, (JSON,))
-
-
-def test_an_accept_of_any_length_is_not_read() -> None:
-    """Up to 1,000 characters are, which browsers never reach."""
-    with pytest.raises(NotAcceptable, match="longer than 1,000 characters"):
-        choose_media_type("image/png," * 100 + " ", (JSON, PNG))
-    assert PNG == choose_media_type("image/png," * 100, (JSON, PNG))
-
-
-def test_several_headers_are_one_list(client: TestClient, digits: list[bytes]) -> None:
-    """As if their values stood in one, separated by commas (RFC 9110, section 5.3)."""
-    headers = [("accept", "text/html"), ("accept", "image/png")]
-    answer = client.post("/reconstruct", files={"file": digits[3]}, headers=headers)
-    assert (200, PNG) == (answer.status_code, answer.headers["content-type"])

@@ -46,41 +46,9 @@ def test_the_documentation_is_served_where_it_was_built(
         )
 
 
-def test_documentation_that_was_not_built_says_how(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Until it is there; no restart is needed then."""
-    folder = tmp_path / "site"
-    monkeypatch.setattr(pages, "DOCUMENTATION", folder)
-    client = TestClient(create_app(Settings()), base_url="http://localhost")
-    answer = client.get("/documentation/index.html")
-    assert (404, "urn:capsnet:problem:not-found") == (answer.status_code, answer.json()["type"])
-    assert "`make docs`" in answer.json()["detail"]
-    folder.mkdir()
-    (folder / "index.html").write_text("<p>")
-    assert "<p>" == client.get("/documentation/index.html").text
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_the_page_s_files_have_the_types_that_browsers_need(name: str, client: TestClient) -> None:
     """Browsers that must not guess types run no script of another type."""
     answer = client.get(f"/static/{name}")
     assert 200 == answer.status_code
     assert KINDS[name[name.rindex(".") :]] in answer.headers["content-type"]
-
-
-def test_copies_are_used_only_while_they_are_current(client: TestClient) -> None:
-    """Modules of two releases never mix: browsers ask each time, and get 304 if nothing changed."""
-    fresh = client.get("/static/main.js")
-    assert "no-cache" == fresh.headers["cache-control"]
-    again = client.get("/static/main.js", headers={"If-None-Match": fresh.headers["etag"]})
-    assert 304 == again.status_code
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_the_page_needs_no_other_host_and_no_inline_code(name: str) -> None:
-    """Nothing that the policy would refuse is in any file."""
-    text = (FOLDER / name).read_text().replace("http://www.w3.org/2000/svg", "")
-    assert [] == re.findall(r"https?://|//\w+\.\w+/", text)
-    if name.endswith(".html"):
-        assert [] == re.findall(r"<script(?![^>]*src=)|<style|\s(?:style|on\w+)=", text)

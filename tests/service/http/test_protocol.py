@@ -20,12 +20,7 @@ from service.http.protocol import (
 )
 from service.shared import IDLE_BYTES, Connections
 
-OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAQ\r\n"
 WITH_LENGTH = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n%b\r\nhello"
-CHUNKED = (
-    b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n%b\r\n"
-    b"3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"
-)
 LAST = b"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
@@ -97,29 +92,6 @@ async def read_all(reader: asyncio.StreamReader) -> bytes:
     return answer
 
 
-@pytest.mark.parametrize("offer", [b"", OFFER], ids=["plain", "offers HTTP/2"])
-@pytest.mark.parametrize("request_", [WITH_LENGTH, CHUNKED], ids=["with length", "chunked"])
-@pytest.mark.parametrize("cut", [None, 10, -5, -3], ids=["whole", "in the head", "before", "in it"])
-def test_who_offers_an_upgrade_is_answered_as_others(
-    offer: bytes, request_: bytes, cut: int | None
-) -> None:
-    """The body belongs to the request, however the bytes arrive."""
-    content = request_ % offer
-    pieces = [content] if cut is None else [content[:cut], content[cut:]]
-    answer = asyncio.run(exchange([*pieces, LAST]))
-    assert b"/echo got hello." in answer
-    assert answer.endswith(b"/last got .")
-    assert 2 == answer.count(b"HTTP/1.1 200")
-
-
-@pytest.mark.parametrize("line", [b"CONNECT x:443 HTTP/1.1", b"no HTTP"])
-def test_what_is_no_request_is_refused(line: bytes) -> None:
-    """With a 400, and the connection is closed."""
-    answer = asyncio.run(exchange([line + b"\r\nHost: x\r\n\r\n"]))
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert b"200" not in answer.split(b"\r\n")[0]
-
-
 @pytest.mark.parametrize(
     "sent", [b"GET / HTTP/1.1\r\nHo", b"G", LAST.replace(b"close", b"") + b"P"]
 )
@@ -179,36 +151,6 @@ def test_a_head_has_a_limit(head: bytes, status: int, cut: int) -> None:
     assert (status == 200) == (b" got " in answer)
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        b"GET /",
-        b"GET / HTTP/1.1\r\nHost: x\r\nA: ",
-        b"\r\n",
-        WITH_LENGTH % b"" + b"POST / HTTP/1.1\r\nA: ",
-        CHUNKED[:-2] % b"" + b"A: ",
-        CHUNKED[:-5] % b"" + b"5;",
-    ],
-    ids=["path", "header", "no line", "second head", "trailer", "chunk extension"],
-)
-def test_a_head_without_an_end_is_cut_off(start: bytes) -> None:
-    """Sixty megabytes of it are not waited for: the connection ends after less than a tenth."""
-
-    async def send() -> int:
-        sent = 0
-        filling = b"\r\n" * 25_000 if start == b"\r\n" else b"a" * 50_000
-        async with connected() as (_server, _reader, writer):
-            writer.write(start)
-            with suppress(ConnectionError):
-                while sent < 60_000_000:
-                    writer.write(filling)
-                    await asyncio.wait_for(writer.drain(), 10)
-                    sent += len(filling)
-        return sent
-
-    assert asyncio.run(send()) < 6_000_000
-
-
 @pytest.mark.parametrize("pieces", [1, 2], ids=["at once", "later"])
 @pytest.mark.parametrize(
     ("garbage", "status"), [(b"\x00\x01 garbage", 400), (b"GET /%b" % LONG, 414)]
@@ -227,71 +169,8 @@ def test_a_request_before_garbage_is_answered(garbage: bytes, status: int, piece
     assert b"hello." in answer
 
 
-def test_a_body_that_is_garbage_is_refused_after_what_came_before() -> None:
-    """Its own request gets a 400, the one before it its answer."""
-    broken = CHUNKED.replace(b"2\r\nlo", b"z\r\nlo") % b""
-    assert [400] == statuses(asyncio.run(exchange([broken])))
-    assert [200, 400] == statuses(asyncio.run(exchange([WITH_LENGTH % b"" + broken])))
-
-
 def statuses(answer: bytes) -> list[int]:
     return [int(found) for found in re.findall(rb"HTTP/1\.1 (\d+) ", answer)]
-
-
-@pytest.mark.parametrize(
-    ("version", "hosts", "status"),
-    [(b"1.1", 0, 400), (b"1.1", 1, 200), (b"1.1", 2, 400), (b"1.0", 0, 200), (b"1.0", 2, 400)],
-)
-def test_there_is_one_host(version: bytes, hosts: int, status: int) -> None:
-    """HTTP/1.1 demands it of a request, and of a server to refuse others (RFC 9112, 3.2)."""
-    head = b"GET / HTTP/%b\r\n%bConnection: close\r\n\r\n" % (version, b"Host: x\r\n" * hosts)
-    assert [status] == statuses(asyncio.run(exchange([head])))
-
-
-@pytest.mark.parametrize("offer", [b"", OFFER], ids=["plain", "offers HTTP/2"])
-def test_thousands_of_requests_in_a_row_wait_outside(offer: bytes) -> None:
-    """They are parsed when it is their turn, a few at a time, and all are answered."""
-    most = 0
-
-    async def look(scope: Any, receive: Any, send: Any) -> None:
-        nonlocal most
-        (connection,) = server.server_state.connections
-        most = max(most, len(connection.pipeline))
-        await echo(scope, receive, send)
-
-    async def send() -> bytes:
-        nonlocal server
-        async with connected(look) as (server, reader, writer):
-            writer.write(WITH_LENGTH % offer * 5000 + LAST)
-            return await asyncio.wait_for(read_all(reader), 60)
-
-    server: Any = None
-    answer = asyncio.run(send())
-    assert (5001, 5000) == (answer.count(b"HTTP/1.1 200"), answer.count(b"got hello."))
-    assert 0 < most < 500
-
-
-@pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
-@pytest.mark.parametrize("parts", [1, 400], ids=["in one", "in parts"])
-def test_an_answer_that_is_not_taken_ends_its_connection(connection: bytes, parts: int) -> None:
-    """After the time that a request has, however much is left, and its memory is free."""
-
-    async def answer_at_length(_scope: Any, _receive: Any, send: Any) -> None:
-        part = bytes(20_000_000 // parts)
-        length = (b"content-length", str(len(part) * parts).encode())
-        await send({"type": "http.response.start", "status": 200, "headers": [length]})
-        for _ in range(parts - 1):
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": part})
-
-    async def ask() -> None:
-        async with connected(answer_at_length, upload_timeout_s=0.3) as (server, _, writer):
-            writer.write(LAST.replace(b"close", connection))
-            await until(lambda: bool(server.server_state.connections))
-            await until(lambda: not server.server_state.connections)
-            await until(lambda: not server.server_state.tasks)
-
-    asyncio.run(ask())
 
 
 @pytest.mark.parametrize(
@@ -352,26 +231,3 @@ def test_idle_connections_of_some_addresses_keep_nobody_out() -> None:
 
     assert [[200]] * 6 == asyncio.run(ask())
     assert 0 == admission.held_bytes
-
-
-def test_a_connection_whose_request_is_answered_is_not_ended_for_others() -> None:
-    """Also where its address has more connections than any other."""
-    may_answer = asyncio.Event()
-
-    async def wait(scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] != "/last":
-            await may_answer.wait()
-        await echo(scope, receive, send)
-
-    async def ask() -> list[list[int]]:
-        connections = Connections(4)
-        async with connected(wait, connections=connections) as (_, reader, writer):
-            target = writer.get_extra_info("peername")
-            asked = [(reader, writer), *[await open_from("127.0.0.1", target) for _ in range(3)]]
-            answers = [asyncio.create_task(get(one, WITH_LENGTH % b"" + LAST)) for one in asked]
-            await asyncio.sleep(0.1)
-            other = await get(await open_from("127.0.2.1", target))
-            may_answer.set()
-            return [other, *await asyncio.gather(*answers)]
-
-    assert [[200], *[[200, 200]] * 4] == asyncio.run(ask())

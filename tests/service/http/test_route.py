@@ -1,26 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 PNG = {"Accept": "image/png"}
-
-
-def test_queries_do_not_mix(client: TestClient, digits: list[bytes]) -> None:
-    """Each query string has its own meaning, in any order."""
-    paths = ["/perturb?dim=3&delta=0.1", "/perturb?dim=4&delta=0.1", "/perturb?dim=3&delta=0.2"]
-    answers = [client.post(path, files={"file": digits[0]}).json() for path in 2 * paths]
-    assert 2 * [(3, 0.1), (4, 0.1), (3, 0.2)] == [(one["dim"], one["delta"]) for one in answers]
-
-
-def test_a_list_has_all_its_values_and_others_the_last(
-    client: TestClient, digits: list[bytes]
-) -> None:
-    """As forms and most frameworks have it."""
-    path = "/sweep?dims=3&dims=5&start=0&stop=0.1&stop=0"
-    answer = client.post(path, files={"file": digits[0]}).json()
-    assert ([3, 5], [0.0]) == (answer["dims"], answer["deltas"])
 
 
 @pytest.mark.parametrize(
@@ -92,28 +75,3 @@ def test_a_wrong_method_names_all_right_ones(
     """Of every route of the path."""
     answer = client.request(method, path)
     assert (405, allowed) == (answer.status_code, answer.headers["allow"])
-
-
-def test_head_is_counted_as_head(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
-    """In the log and in the metrics; so are the two methods of a path."""
-    with caplog.at_level("INFO", logger="service.access"):
-        client.head("/models")
-    assert ["HEAD /models 200"] == caplog.messages
-    client.get("/overlay?first=1&second=2")
-    client.post("/overlay")
-    text = client.get("/metrics").text
-    assert 'capsnet_requests_total{method="HEAD",route="/models",status="200"}' in text
-    assert 'capsnet_requests_total{method="GET",route="/overlay",status="200"}' in text
-    assert 'capsnet_requests_total{method="POST",route="/overlay",status="415"}' in text
-
-
-def test_connections_are_closed_while_draining(client: TestClient) -> None:
-    """Who keeps one would send its next request to a service that is gone."""
-    app = client.app
-    assert isinstance(app, FastAPI)
-    assert "connection" not in client.get("/livez").headers
-    app.state.draining = True
-    try:
-        assert "close" == client.get("/livez").headers["connection"]
-    finally:
-        app.state.draining = False

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 
 import pytest
 
 from service.inference.batcher import (
     Batcher,
-    BatchReport,
     Closed,
     DeadlineExceeded,
-    Queue,
-    Results,
 )
 from tests.service.inference.gates import PATIENCE_S, Clock, Gate, batching, rows_of, start
 
@@ -23,31 +19,6 @@ async def test_each_caller_gets_its_own_rows_in_order() -> None:
     async with batching(Gate(is_open=True)) as batcher:
         calls = [start(batcher, i, i + 100) for i in range(20)]
         assert [[2 * i, 2 * i + 200] for i in range(20)] == await rows_of(*calls)
-
-
-async def test_large_calls_are_split_and_batches_are_filled() -> None:
-    """Rows are counted, not calls."""
-    gate = Gate()
-    async with batching(gate) as batcher:
-        calls = [start(batcher, 0)]
-        await gate.running()
-        calls += [start(batcher, *range(1, 7)), start(batcher, 7)]
-        gate.let(3)
-        assert [[0], [2, 4, 6, 8, 10, 12], [14]] == await rows_of(*calls)
-    assert [[0], [1, 2, 3, 4], [5, 6, 7]] == gate.batches
-
-
-async def test_queues_take_turns() -> None:
-    """A busy bundle does not starve another."""
-    gate = Gate()
-    async with batching(gate, "a", "b", max_rows=2) as batcher:
-        calls = [start(batcher, 0, key="a")]
-        await gate.running()
-        for row, key in ((1, "a"), (2, "b"), (3, "a"), (4, "a")):
-            calls.append(start(batcher, row, key=key))
-        gate.let(4)
-        await rows_of(*calls)
-    assert [[0], [2], [1, 3], [4]] == gate.batches
 
 
 async def test_callers_take_turns() -> None:
@@ -74,22 +45,6 @@ async def test_rows_of_a_caller_that_left_are_not_computed() -> None:
         gate.let(2)
         assert [[6]] == await rows_of(stayer)
     assert [[1], [3]] == gate.batches
-
-
-async def test_a_caller_that_leaves_during_its_batch_harms_nobody() -> None:
-    """The others of the batch get their results, and its later rows are not computed."""
-    gate = Gate()
-    async with batching(gate, max_rows=2) as batcher:
-        first = start(batcher, 0)
-        await gate.running()
-        stayer, leaver = start(batcher, 1), start(batcher, 2, 3)
-        gate.let()
-        await first
-        await gate.running()
-        leaver.cancel()
-        gate.let()
-        assert [[2]] == await rows_of(stayer)
-    assert [[0], [1, 2]] == gate.batches
 
 
 @pytest.mark.parametrize("position", range(4))
@@ -139,32 +94,6 @@ async def test_rows_that_would_be_late_make_room_for_others() -> None:
     assert [[0], [1], [3, 5]] == gate.batches
 
 
-async def test_a_call_that_has_become_late_is_computed_no_further() -> None:
-    """Nobody could use the rest."""
-    gate, clock = Gate(), Clock()
-    async with batching(gate, max_rows=2, clock=clock) as batcher:
-        call = start(batcher, 1, 2, 3, deadline=5.0)
-        await gate.running()
-        clock.now = 4.0
-        gate.let()
-        with pytest.raises(DeadlineExceeded):
-            await call
-    assert [[1, 2]] == gate.batches
-
-
-async def test_one_slow_batch_does_not_keep_all_out() -> None:
-    """What it took is believed less each time that rows are refused for it."""
-    gate, clock = Gate(), Clock()
-    outcomes: list[type] = []
-    async with batching(gate, clock=clock) as batcher:
-        await measured(batcher, gate, clock, 8.0)
-        gate.let(100)
-        for _ in range(5):
-            call = start(batcher, 1, deadline=clock.now + 1.5)
-            outcomes += map(type, await asyncio.gather(call, return_exceptions=True))
-    assert [DeadlineExceeded] * 3 + [Results] * 2 == outcomes
-
-
 async def test_a_batch_has_as_many_rows_as_may_take_its_time() -> None:
     """By the seconds of the last one: who comes next need not wait for a whole large request."""
     gate, clock = Gate(), Clock()
@@ -207,20 +136,3 @@ async def test_a_lost_batcher_answers_everybody_and_is_told() -> None:
         with pytest.raises(Closed):
             start(batcher, 1)
     assert ["the device fell off"] == [str(error) for error in told]
-
-
-async def test_a_batch_that_cannot_be_counted_ends_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The rows were computed: their callers and the next ones are answered, and the log tells."""
-
-    def fail(_report: BatchReport) -> None:
-        raise OSError(errno.EMFILE, "too many open files")
-
-    told: list[Exception] = []
-    queue = Queue(lambda rows: rows, 4)
-    batcher = Batcher({"q": queue}, on_batch=fail, on_lost=told.append)
-    assert [[1], [2]] == [(await start(batcher, row)).rows for row in (1, 2)]
-    assert batcher.close(PATIENCE_S)
-    assert [] == told
-    assert 2 == caplog.text.count("a batch was not counted")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from model.bundle import MANIFEST
-from service.inference.bundles import NothingToServe, ReloadRefused, load_runtimes
+from service.inference.bundles import NothingToServe, load_runtimes
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.serving import serve
@@ -78,15 +78,6 @@ def test_only_named_bundles_are_loaded(add_bundle: Callable[[str], Path], tmp_pa
     assert {"mnist"} == load_runtimes(settings(tmp_path, "mnist")).keys()
 
 
-def test_a_named_bundle_that_is_missing_is_named_in_the_log(
-    add_bundle: Callable[[str], Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A typo in the list of models is seen."""
-    add_bundle("mnist")
-    assert {"mnist"} == load_runtimes(settings(tmp_path, "mnist", "minst")).keys()
-    assert f"{tmp_path / 'minst'}: manifest.json cannot be read" in caplog.text
-
-
 def test_nothing_is_served_without_the_default_bundle(
     add_bundle: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -122,14 +113,3 @@ def test_nothing_is_served_if_the_default_bundle_is_broken(
     add_bundle("mnist-compact")
     with pytest.raises(NothingToServe):
         load_runtimes(settings(tmp_path))
-
-
-def test_a_broken_bundle_refuses_a_reload(
-    add_bundle: Callable[[str], Path], tmp_path: Path
-) -> None:
-    """The reason names it."""
-    add_bundle("mnist")
-    broken = add_bundle("two")
-    replace_graph(broken)
-    with pytest.raises(ReloadRefused, match=f"{broken}.*encoder.onnx cannot be loaded"):
-        load_runtimes(settings(tmp_path), strict=True)

@@ -112,13 +112,6 @@ def exif_jpeg() -> bytes:
     return content[:2] + b"".join(segments) + content[2:]
 
 
-def inflating_png(size: int = 4_000_000) -> bytes:
-    """A plain PNG of 28 x 28 pixels whose data are decompressed to many more bytes."""
-    small = png(28, 28)
-    start, end = small.index(b"IDAT") - 4, small.index(b"IEND") - 4
-    return small[:start] + chunk(b"IDAT", zlib.compress(bytes(size), 9)) + small[end:]
-
-
 def rle_bmp(width: int, height: int) -> bytes:
     """A BMP of runs: a pair of bytes for up to 255 pixels."""
     data = b"\xff\0" * (width * height // 255) + b"\0\1"

@@ -20,13 +20,12 @@ from service.errors import (
     UnreadablePicture,
     UnsupportedFormat,
 )
-from service.pictures import ImageSpec, is_quick
+from service.pictures import ImageSpec
 from service.pictures.pools import DecodePools
 from service.settings import Settings
 from tests.service.pictures.costly import (
     chunk,
     filled_jpeg,
-    inflating_png,
     png,
     profile,
     progressive_jpeg,
@@ -118,31 +117,6 @@ def test_memory_is_limited(preparation: DecodePools) -> None:
     assert isinstance(taken, Prepared)
 
 
-def test_small_pictures_do_not_wait_for_large_ones(preparation: DecodePools) -> None:
-    """Those have processes of their own."""
-    done = []
-
-    async def ask(name: str, *contents: bytes) -> None:
-        await preparation.decode(contents, FRAME)
-        done.append(name)
-
-    async def scenario() -> None:
-        large = [asyncio.create_task(ask("large", webp(2_000))) for _ in range(4)]
-        await asyncio.sleep(0)
-        await asyncio.gather(ask("small", png(56, 56)), *large)
-
-    asyncio.run(scenario())
-    assert "small" == done[0]
-
-
-def test_a_request_of_many_large_pictures_is_refused(preparation: DecodePools) -> None:
-    """A few kilobytes that would take half a minute; as many small pictures are fine."""
-    with pytest.raises(TooLarge, match="400,000,000 pixels together"):
-        prepare(preparation, *17 * [webp(5_000)])
-    assert 0 == preparation.fork_server.pid
-    assert [Prepared] * 40 == [type(one) for one in prepare(preparation, *40 * [png(56, 56)])]
-
-
 def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: DecodePools) -> None:
     """By what their headers announce, before anything is decoded; those that left do not count."""
 
@@ -179,24 +153,3 @@ def test_a_picture_whose_process_is_killed_is_not_refused(preparation: DecodePoo
         return found
 
     assert isinstance(asyncio.run(scenario()), Prepared)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param(png(28, 28, after=3 * profile()), id="profiles after the pixels"),
-        pytest.param(png(28, 28, profile()), id="a profile before them"),
-        pytest.param(png(28, 28) + b"\0", id="a byte after the end"),
-        pytest.param(png(28, 28)[:-12], id="no end"),
-        pytest.param(png(28, 28, after=chunk(b"sRGB", b"\0")), id="a fact after the pixels"),
-        pytest.param(png(28, 28, colour=3), id="no palette"),
-        pytest.param(inflating_png(), id="data beyond its pixels"),
-    ],
-)
-def test_only_a_plain_png_stays_on_the_event_loop(content: bytes) -> None:
-    """Its chunks say that it is plain, to the last byte."""
-    facts = (chunk(b"sRGB", b"\0"), chunk(b"pHYs", bytes(9)))
-    assert is_quick(png(28, 28), FRAME)
-    assert is_quick(png(28, 28, *facts), FRAME)
-    assert is_quick(png(28, 28, chunk(b"PLTE", bytes(768)), colour=3), FRAME)
-    assert not is_quick(content, FRAME)

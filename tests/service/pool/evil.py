@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from contextlib import suppress
 
 
@@ -15,10 +14,3 @@ def answer_raw(content: bytes) -> None:
             if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
                 os.write(descriptor, content)
     os._exit(0)
-
-
-def burn(seconds: float) -> None:
-    """Take so much CPU time."""
-    began = time.process_time()
-    while time.process_time() - began < seconds:
-        pass

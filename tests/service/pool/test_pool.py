@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import time
@@ -14,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from service.admission import Admission, Claim
-from service.errors import Unavailable
 from service.pool.__main__ import FRAME
 from service.pool.pool import Crashed, ForkServer, Pool
-from tests.service.pool.evil import answer_raw, burn
+from tests.service.pool.evil import answer_raw
 
 LIMIT_S = 60
 """For what takes a second, on a machine that is busy."""
@@ -36,11 +33,6 @@ async def opened(processes: int = 1) -> AsyncIterator[tuple[Pool, ForkServer]]:
             yield pool, fork_server
     finally:
         pool.close()
-
-
-def claimed(address: str = "10.0.0.1") -> Claim:
-    """A request of a client."""
-    return Admission(1_000, 1_000).claim(address)
 
 
 def state(pid: int) -> str:
@@ -75,16 +67,6 @@ def scenario(
 
 
 @scenario
-async def test_a_function_runs_in_a_process_that_stays() -> None:
-    """Another than this one, the same for the next task."""
-    async with opened() as (pool, _):
-        first = await pool.run(AMPLE_S, os.getpid)
-        assert os.getpid() != first
-        assert first == await pool.run(AMPLE_S, os.getpid)
-        assert 20_000_000 == await pool.run(AMPLE_S, len, bytes(20_000_000))
-
-
-@scenario
 async def test_a_process_is_killed_at_the_deadline() -> None:
     """Whatever it does, and another takes its place at once."""
     async with opened() as (pool, _):
@@ -94,25 +76,6 @@ async def test_a_process_is_killed_at_the_deadline() -> None:
                 await pool.run(AMPLE_S, time.sleep, 3600)
         assert stuck != await pool.run(AMPLE_S, os.getpid)
         await until_gone(stuck)
-
-
-@scenario
-async def test_a_process_that_takes_too_much_cpu_time_ends() -> None:
-    """Well before any deadline."""
-    async with opened() as (pool, _):
-        with pytest.raises(Crashed):
-            await pool.run(0.1, eval, "sum(range(10**12))")
-        assert 1 == await pool.run(AMPLE_S, int, "1")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux alone")
-@scenario
-async def test_a_process_may_take_so_much_memory() -> None:
-    """A gigabyte is refused to it; it goes on with what it has."""
-    async with opened() as (pool, _):
-        with pytest.raises(MemoryError):
-            await pool.run(AMPLE_S, bytearray, 10**9)
-        assert 10**7 == len(await pool.run(AMPLE_S, bytearray, 10**7))
 
 
 @pytest.mark.parametrize("end", [(os.abort,), (os._exit, 0)], ids=["abort", "exit"])
@@ -129,42 +92,6 @@ def test_a_crash_is_nobody_else_s(end: Any) -> None:
             assert 1 == await pool.run(AMPLE_S, int, "1")
 
     asyncio.run(ask())
-
-
-@scenario
-async def test_a_process_that_is_killed_is_not_its_task_s_fault() -> None:
-    """As a machine without memory kills it; the next task has another."""
-    async with opened() as (pool, _):
-        await pool.run(AMPLE_S, os.getpid)
-        with pytest.raises(Unavailable, match="was killed"):
-            await pool.run(AMPLE_S, eval, "__import__('os').kill(__import__('os').getpid(), 9)")
-        assert 1 == await pool.run(AMPLE_S, int, "1")
-
-
-@scenario
-async def test_a_task_is_charged_for_its_cpu_time() -> None:
-    """Not for the time that it sleeps, as it does while the machine is busy with others."""
-    async with opened() as (pool, _):
-        with claimed() as claim:
-            await pool.run(AMPLE_S, time.sleep, 0.3)
-            assert 0.2 > claim.cpu_s
-            await pool.run(AMPLE_S, burn, 0.3)
-            assert 0.3 <= claim.cpu_s
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="prctl(2)")
-@scenario
-async def test_a_lost_fork_server_is_replaced() -> None:
-    """Its processes go with it; what ran there fails, but not as if it had crashed."""
-    async with opened() as (pool, fork_server):
-        idle, parent = await pool.run(AMPLE_S, os.getpid), fork_server.pid
-        running = asyncio.create_task(pool.run(AMPLE_S, time.sleep, 3600))
-        await asyncio.sleep(0.1)
-        os.kill(parent, signal.SIGKILL)
-        with pytest.raises(Unavailable):
-            await running
-        await until_gone(parent, idle)
-        assert idle != await pool.run(AMPLE_S, os.getpid)
 
 
 def test_processes_inherit_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,13 +153,6 @@ def test_no_process_outlives_its_owner(pytestconfig: pytest.Config) -> None:
         owner.kill()
     assert 3 == len(set(pids))
     asyncio.run(until_gone(*pids))
-
-
-def test_processes_that_decode_import_no_more_than_they_need() -> None:
-    """Each costs a few megabytes next to the fork server: no onnxruntime, no web framework."""
-    heavy = "{'onnxruntime', 'fastapi', 'pydantic', 'starlette', 'prometheus_client'}"
-    loaded = f"[*{heavy} & set(__import__('sys').modules)]"
-    assert [] == asyncio.run(evaluate(loaded, "service.pictures.spec"))
 
 
 async def evaluate(expression: str, module: str) -> Any:

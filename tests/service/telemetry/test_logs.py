@@ -1,22 +1,11 @@
 from __future__ import annotations
 
-import json
 import logging
-import os
-import warnings
-from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
 
 from service.telemetry import logs
-from service.telemetry.logs import MAX_LINES, JsonFormatter, Lines
-
-
-def format_record(message: str, **more: object) -> dict[str, object]:
-    record = logging.makeLogRecord({"name": "service", "levelname": "INFO", "msg": message, **more})
-    parsed: dict[str, object] = json.loads(JsonFormatter().format(record))
-    return parsed
 
 
 def test_words_of_others_stay_in_their_line() -> None:
@@ -71,50 +60,3 @@ def test_server_timing_tells_where_the_time_went(client: TestClient, digits: lis
     assert {"preprocess", "queue", "compute", "total"} == entries.keys()
     total = float(entries.pop("total"))
     assert sum(map(float, entries.values())) <= total + 0.1
-
-
-@pytest.fixture
-def restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What `configure` changes is put back."""
-    root, handlers, level = logging.root, logging.root.handlers[:], logging.root.level
-    for name in ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing"):
-        monkeypatch.setattr(logging, name, getattr(logging, name))
-    monkeypatch.setattr(logging, "logAsyncioTasks", True, raising=False)
-    with warnings.catch_warnings():
-        yield
-    logging.captureWarnings(capture=False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logs.ACCESS.setLevel(logging.NOTSET)
-
-
-@pytest.mark.usefixtures("restored_logging")
-def test_warnings_are_events_and_those_of_pictures_are_none(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A picture with a broken tag would have a line of no format for each of them."""
-    logs.configure("json")
-    warnings.simplefilter("always", DeprecationWarning)
-    for message, category, module in (
-        ("something is old", DeprecationWarning, "somewhere"),
-        ("Corrupt EXIF data", UserWarning, "PIL.TiffImagePlugin"),
-    ):
-        warnings.warn_explicit(message, category, "a.py", 1, module=module)
-    logging.root.handlers[0].flush()
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "something is old" in json.loads(line)["message"]
-
-
-def test_nobody_waits_for_who_reads_the_log() -> None:
-    """Lines that find no room are dropped and counted; what waits is written when it is read."""
-    reading, writing = os.pipe()
-    with os.fdopen(writing, "w") as stream, os.fdopen(reading) as log:
-        handler, record = Lines(stream), logging.makeLogRecord({"msg": "x" * 99})
-        for _ in range(sent := 2 * MAX_LINES + 2_000):
-            handler.handle(record)
-        handler.flush()
-        written = dropped = 0
-        while written + dropped < sent:
-            number, _, rest = log.readline().partition(" lines were dropped: ")
-            written, dropped = (written, dropped + int(number)) if rest else (written + 1, dropped)
-        assert 0 < dropped <= MAX_LINES + 2_000

@@ -17,11 +17,8 @@ from training.analysis import bundle as analysis
 from training.analysis.bundle import analyse, measure_novelty, write_findings
 from training.analysis.neighbours import choose
 from training.card import HEALTH, SWEEP
-from training.data.datasets import DATASETS, Examples
+from training.data.datasets import Examples
 from training.evaluate import training_data_of
-from training.pair_scores import THRESHOLDS
-from training.recipes import recipe_of
-from training.training_data import TrainingData
 
 
 @pytest.fixture
@@ -95,23 +92,6 @@ def test_a_family_is_asked_what_it_offers(family_bundles: Path, data_dir: Path) 
     version = plain.manifest.version
     expected = replace(plain.manifest, confidence=manifest.confidence, analysed_version=version)
     assert expected == manifest
-
-
-def test_pairs_have_no_novelty_rule(
-    strokes_bundle_path: Path, data_dir: Path, strokes: Examples, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They see more than single digits; those stand in the middle of their larger images."""
-    bundle = say_training(strokes_bundle_path, data_dir / "strokes")
-    data = TrainingData(recipe_of(bundle), DATASETS["toys"], strokes, strokes)
-    monkeypatch.setattr(analysis, "training_data_of", lambda *_, **__: data)
-    bundle = Bundle(bundle.path, replace(bundle.manifest, mask_threshold=0.9))
-    analysed = analyse(bundle, data_dir)
-    assert analysed.manifest.novelty is None
-    assert analysed.manifest.mask_threshold in THRESHOLDS
-    assert {"Sweeps", "Neighbours"} <= headings(analysed)
-    assert analysed.manifest.neighbours
-    assert analysed.manifest.neighbours.gallery
-    assert {0, 1, 2} == set(analysed.manifest.neighbours.gallery.labels.tolist())
 
 
 def test_findings_in_other_weights_are_forgotten(bundle: Bundle, data_dir: Path) -> None:

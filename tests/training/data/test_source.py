@@ -10,7 +10,6 @@ import struct
 import tarfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -185,25 +184,6 @@ def test_a_wrong_file_is_refused(serve: Serve, tmp_path: Path, content: bytes, r
     assert content == path.read_bytes()
 
 
-def test_an_archive_is_downloaded_once_and_checked(serve: Serve, tmp_path: Path) -> None:
-    """Its MD5 is the compressed one's; members on disk need no archive."""
-    mirror, asked = serve({"all.tar.gz": ARCHIVE})
-    for _ in range(2):
-        columns = batches(mirror).columns("train", tmp_path, fetch=True)
-    assert [0, 1, 1, 2] == columns["labels"].tolist()
-    assert [[0, 1, 2], [1, 1, 2]] == columns["images"][:2].mean(axis=(2, 3)).tolist()
-    assert 1 == len(asked)
-    (tmp_path / "all.tar.gz").write_bytes(tar(BATCHES | {"batch_0.bin": records(2, 2)}))
-    with pytest.raises(DatasetError, match=r"all\.tar\.gz is not the published file"):
-        labels(batches(mirror), tmp_path)
-    for name, content in BATCHES.items():
-        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
-    assert [0, 1, 1, 2] == labels(batches(), tmp_path)
-    (tmp_path / "batch_0.bin.gz").write_bytes(records(0, 1, 2))
-    with pytest.raises(DatasetError, match=r"batch_0\.bin\.gz .*holds 3 images, not 2"):
-        labels(batches(), tmp_path)
-
-
 def fetch(target: Path, *mirrors: str) -> list[float]:
     """Download CONTENT from the first mirror that has it; the pauses made meanwhile."""
 
@@ -215,16 +195,6 @@ def fetch(target: Path, *mirrors: str) -> list[float]:
     urls = [f"{mirror}file.gz" for mirror in mirrors]
     download(urls, target, check=refuse_others, sleep=pauses.append)
     return pauses
-
-
-def test_of_many_at_once_one_fetches(serve: Serve, tmp_path: Path) -> None:
-    """Trainings that are started side by side all have the file then, and none has failed."""
-    mirror, asked = serve({"file.gz": CONTENT})
-    target = tmp_path / "data" / "file.gz"
-    with ThreadPoolExecutor(5) as pool:
-        for done in [pool.submit(fetch, target, mirror) for _ in range(5)]:
-            done.result()
-    assert (CONTENT, 1) == (target.read_bytes(), len(asked))
 
 
 @pytest.mark.parametrize(
@@ -249,14 +219,6 @@ def test_a_cut_transfer_continues_where_it_stopped(
     mirror, asked = serve({"file.gz": CONTENT}, faults=["cut", "cut"], ranges=ranges)
     fetch(tmp_path / "file.gz", mirror)
     assert (CONTENT, expected) == ((tmp_path / "file.gz").read_bytes(), asked)
-
-
-def test_another_file_s_part_costs_one_attempt(serve: Serve, tmp_path: Path) -> None:
-    """The next one starts from nothing."""
-    (tmp_path / "file.gz.part").write_bytes(bytes(2 * len(CONTENT)))
-    mirror, asked = serve({"file.gz": CONTENT})
-    fetch(tmp_path / "file.gz", mirror)
-    assert ["bytes=153600-", None] == asked
 
 
 def test_mirrors_are_asked_in_turn_and_again(serve: Serve, tmp_path: Path) -> None:

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-import gzip
-import json
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
 MODEL = "mnist-compact"
 URL = f"/v2/models/{MODEL}/infer"
-IMAGE = np.zeros((1, 1, 28, 28), np.float32)
-LENGTH = "Inference-Header-Content-Length"
 
 
 def an_input(**members: Any) -> dict[str, Any]:
@@ -23,12 +18,6 @@ def an_input(**members: Any) -> dict[str, Any]:
 def a_file(*data: Any) -> dict[str, Any]:
     """The same as a file."""
     return an_input(name="image", datatype="BYTES", shape=[1, 1], data=list(data))
-
-
-def binary(size: int, **members: Any) -> dict[str, Any]:
-    """The same, its values announced as bytes."""
-    one = an_input(parameters={"binary_data_size": size}, **members)
-    return {name: value for name, value in one.items() if name != "data"}
 
 
 def request(*inputs: dict[str, Any], **members: Any) -> dict[str, Any]:
@@ -73,64 +62,9 @@ def test_a_wrong_tensor_is_refused_in_words(
     assert words in text
 
 
-@pytest.mark.parametrize(
-    ("length", "cut", "status", "words"),
-    [
-        (None, 0, 400, "Invalid JSON"),
-        ("99999", 0, 400, "the body has"),
-        ("true", 1, 400, "1 rows have 3,136 bytes, not 3,135"),
-        ("true", -4, 400, "4 bytes follow the last tensor"),
-        ("0", 0, 415, "the picture is none of"),
-        ("-1", 0, 400, "is a number of bytes"),
-    ],
-)
-def test_headers_that_lie_are_refused(
-    length: str | None, cut: int, status: int, words: str, service: httpx.Client
-) -> None:
-    """The body is cut short or too long, or the JSON ends elsewhere."""
-    head = json.dumps(request(binary(3136))).encode()
-    tensors = IMAGE.tobytes()[: 3136 - cut] if cut >= 0 else IMAGE.tobytes() + bytes(-cut)
-    told = str(len(head)) if length == "true" else length
-    headers = {} if told is None else {LENGTH: told}
-    content = head + tensors if length != "0" else b"\0" * 100
-    found, text = refusal(service.post(URL, content=content, headers=headers))
-    assert status == found
-    assert words in text
-
-
-@pytest.mark.parametrize(
-    ("labels", "poses", "words"),
-    [
-        ([10], [0.0] * 16, "labels: values are finite and from 0 to 9; found 10 to 10"),
-        (None, [0.0] * 16, "labels is missing"),
-        ([1, 2], [0.0] * 16, "the same number of rows"),
-    ],
-)
-def test_poses_and_labels_are_in_range(
-    labels: list[Any] | None, poses: list[float], words: str, service: httpx.Client
-) -> None:
-    """As for `/decode`."""
-    inputs = [{"name": "poses", "shape": [1, 16], "datatype": "FP32", "data": poses}]
-    if labels:
-        shape = [len(labels)]
-        inputs += [{"name": "labels", "shape": shape, "datatype": "INT64", "data": labels}]
-    body = {"inputs": inputs}
-    status, text = refusal(service.post(f"/v2/models/{MODEL}.decoder/infer", json=body))
-    assert 422 == status
-    assert words in text
-
-
 @pytest.mark.parametrize("name", ["nothing", "mnist", f"{MODEL}.encoder", f"{MODEL}.", ".decoder"])
 def test_a_model_that_is_not_loaded_is_not_found(name: str, service: httpx.Client) -> None:
     """Whatever is asked of it."""
     for path, method in (("/infer", "POST"), ("", "GET"), ("/ready", "GET")):
         answer = service.request(method, f"/v2/models/{name}{path}", json=request())
         assert (404, f"there is no model {name!r}") == refusal(answer)
-
-
-def test_compressed_bodies_are_refused(service: httpx.Client) -> None:
-    """Whatever they would become."""
-    headers = {"Content-Encoding": "gzip"}
-    assert (415, "send the body as it is, not as gzip") == refusal(
-        service.post(URL, content=gzip.compress(b"{}"), headers=headers)
-    )

@@ -20,7 +20,6 @@ from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.processes import PATIENCE_S, free_port
-from tests.service.api.v2.test_infer import files
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # generated for the protobuf before the one that runs
@@ -78,17 +77,6 @@ def test_answers_are_those_over_http(
         np.testing.assert_array_equal(expected, result.as_numpy(output["name"]))
 
 
-def test_files_give_labels(v2: triton.InferenceServerClient, digits: list[bytes]) -> None:
-    """BYTES in and out."""
-    result = v2.infer(
-        MODEL,
-        [tensor("image", files(*digits), "BYTES")],
-        outputs=[triton.InferRequestedOutput(name) for name in ("label", "class_name")],
-    )
-    assert [[label] for label in range(10)] == result.as_numpy("label").tolist()
-    assert [[b"%d" % label] for label in range(10)] == result.as_numpy("class_name").tolist()
-
-
 @pytest.mark.parametrize(
     ("model", "inputs", "code", "words"),
     [
@@ -131,16 +119,6 @@ def test_messages_are_refused_in_words(
             infer(body, timeout=PATIENCE_S)
     assert grpc.StatusCode.INVALID_ARGUMENT == refused.value.code()
     assert words in refused.value.details()
-
-
-def test_compressed_messages_are_refused(
-    v2: triton.InferenceServerClient, images: Floats, service: httpx.Client
-) -> None:
-    """Whatever they would become."""
-    del service
-    with pytest.raises(triton.InferenceServerException) as refused:
-        v2.infer(MODEL, [tensor("images", images)], compression_algorithm="gzip")
-    assert "StatusCode.UNIMPLEMENTED" == refused.value.status()
 
 
 def test_keys_hold_for_grpc_too(settings: Settings) -> None:

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import base64
-import io
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from PIL import Image
 
 from model.preprocess import Floats
 
@@ -107,38 +104,6 @@ def test_a_file_may_be_the_whole_body(
         presence[k] for k in ("name", "shape", "datatype")
     )
     np.testing.assert_allclose(presence["data"], classified[number]["lengths"], atol=1e-5)
-
-
-@pytest.mark.parametrize("shape", [[2], [2, 1]])
-def test_files_in_json_are_base64(
-    shape: list[int], service: httpx.Client, digits: list[bytes]
-) -> None:
-    """As everywhere else in this service; nested or flat."""
-    data = [base64.b64encode(one).decode() for one in digits[4:6]]
-    image = {"name": "image", "datatype": "BYTES", "shape": shape, "data": data}
-    body = {"inputs": [image], "outputs": [{"name": "label"}, {"name": "class_name"}]}
-    answer = service.post(f"/v2/models/{MODEL}/infer", json=body).json()
-    assert [[4, 5], ["4", "5"]] == [one["data"] for one in answer["outputs"]]
-    assert "id" not in answer
-
-
-def test_the_decoder_takes_two_inputs(
-    v2: triton.InferenceServerClient, service: httpx.Client, classified: list[dict[str, Any]]
-) -> None:
-    """Poses and labels, one binary, one JSON; images as those of `/decode`."""
-    poses = np.array([one["poses"][one["label"]] for one in classified], np.float32)
-    labels = np.array([one["label"] for one in classified], np.int64)
-    result = v2.infer(
-        f"{MODEL}.decoder",
-        [tensor("labels", labels, "INT64", binary=False), tensor("poses", poses)],
-    )
-    images = result.as_numpy("images")
-    assert (10, 1, 28, 28) == images.shape
-    for label, image in enumerate(images):
-        body = {"pose": classified[label]["poses"][label], "label": label}
-        picture = service.post("/decode", json=body, headers={"Accept": "image/png"}).content
-        shown = np.asarray(Image.open(io.BytesIO(picture)), np.float32) / 255
-        np.testing.assert_allclose(image[0], shown, atol=1 / 255)
 
 
 @pytest.mark.parametrize("model", [MODEL, "mnist-matrix"])

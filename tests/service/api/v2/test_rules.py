@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-
-import pytest
-from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from service.app import create_app
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.serving import serve
@@ -32,30 +27,6 @@ def test_health_needs_no_key_and_all_else_does(settings: Settings) -> None:
         for header in ({"X-API-Key": KEY}, {"Authorization": f"Bearer {KEY}"}):
             assert 200 == client.get("/v2", headers=header).status_code
             assert 200 == client.post(INFER, content=SEVEN, headers=RAW | header).status_code
-
-
-def test_while_bundles_are_loaded_it_is_alive_and_not_ready(settings: Settings) -> None:
-    """Each with the protocol's errors."""
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
-        assert {"live": True} == client.get("/v2/health/live").json()
-        for path in ("/v2/health/ready", f"/v2/models/{MODEL}", f"/v2/models/{MODEL}/ready"):
-            answer = client.get(path)
-            assert (503, ["error"]) == (answer.status_code, list(answer.json()))
-
-
-def test_a_request_is_one_line_and_one_count(
-    client: TestClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    """By the path's template; health is neither logged nor counted as rejected."""
-    with caplog.at_level(logging.INFO, "service.access"):
-        answer = client.post(INFER, content=SEVEN, headers=RAW)
-        client.get("/v2/health/ready")
-    assert ["POST /v2/models/{name}/infer 200"] == [one.getMessage() for one in caplog.records]
-    assert {"compute", "queue", "total"} <= {
-        one.partition(";")[0] for one in answer.headers["Server-Timing"].split(", ")
-    }
-    counted = 'capsnet_requests_total{method="POST",route="/v2/models/{name}/infer",status="200"}'
-    assert counted in client.get("/metrics").text
 
 
 def test_a_full_queue_is_told(settings: Settings) -> None:
