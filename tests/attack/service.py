@@ -15,8 +15,8 @@ from tests.attack.wire import SEVEN, Target, exchange, request
 from tests.processes import SOURCE, descendants, free_port, nginx, running
 from tests.service.pictures.costly import png
 
-Door = Literal["open", "admin", "keys", "nginx", "grpc"]
-"""The service without keys, with admin keys alone, with API keys too, that behind nginx or gRPC."""
+Door = Literal["open", "keys", "nginx", "grpc"]
+"""The service without keys, with keys, and that behind nginx or gRPC."""
 KEY, ADMIN_KEY = "a-key-of-an-ordinary-client", "a-key-of-an-administrator"
 ROOT = Path(__file__).parents[2]
 _SETTINGS = {
@@ -25,7 +25,7 @@ _SETTINGS = {
 }
 _API = {"CAPSNET_API_KEYS": f'["{KEY}"]'}
 _ADMIN = {"CAPSNET_ADMIN_KEYS": f'["{ADMIN_KEY}"]'}
-_KEYS: dict[Door, dict[str, str]] = {"open": {}, "admin": _ADMIN}
+_KEYS: dict[Door, dict[str, str]] = {"open": {}}
 _TRACE = re.compile(rb"^Traceback.*?\n(?=\S)(?!Traceback)[^\n]*", re.MULTILINE | re.DOTALL)
 
 

@@ -186,16 +186,6 @@ def test_a_folder_gives_a_table_of_readings(run: Run, folder: Path, tmp_path: Pa
         assert row["sentence"].startswith(("a ", "an "))
 
 
-def test_one_bad_picture_of_several_is_named(run: Run, folder: Path, tmp_path: Path) -> None:
-    """The others are answered; the exit code says that not all were."""
-    (folder / "bad.png").write_bytes(b"no picture")
-    target = tmp_path / "a.csv"
-    assert Exit.REFUSED == run("classify", str(folder), "-o", str(target)).exit_code
-    rows = read_csv(target)
-    assert ["bad.png"] == [Path(row["file"]).name for row in rows if row["error"]]
-    assert 11 == len(rows)
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
@@ -289,12 +279,6 @@ def test_a_bundle_is_asked_without_a_server() -> None:
     assert (7, "mnist-compact") == tuple(
         json.loads(result.stdout)[name] for name in ("label", "model")
     )
-
-
-def test_a_local_bundle_classifies_subfolders(run: Run, folder: Path) -> None:
-    """Each picture gets its label."""
-    result = run("classify", str(folder), "--json", *LOCAL)
-    assert list(range(10)) == [one["label"] for one in json.loads(result.stdout)]
 
 
 @pytest.mark.parametrize(

@@ -129,17 +129,6 @@ def test_the_service_starts_with_the_settings(
         assert Settings().bundles == settings.bundles
 
 
-@pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])
-def test_probes_ask_open_routes(shipped: Objects, probe: str) -> None:
-    """Each is a route that needs no key, at the port that the container names."""
-    container = container_of(shipped)
-    asked = container[probe]["httpGet"]
-    assert asked["path"] == {"livenessProbe": "/livez"}.get(probe, "/readyz")
-    (route,) = [one for one in create_app(Settings()).routes if one.path == asked["path"]]  # type: ignore[attr-defined]
-    assert "public" == getattr(route, "permission", None)
-    assert asked["port"] in {port["name"] for port in container["ports"]}
-
-
 def test_a_pod_has_time_to_drain(shipped: Objects) -> None:
     """Kubernetes kills no earlier than the service would have ended by itself."""
     pod, settings = pod_of(shipped), Settings()

@@ -35,7 +35,6 @@ def main(
     *,
     part: Annotated[list[str] | None, typer.Option(help="Only this; may be repeated.")] = None,
     requests: Annotated[int, typer.Option(min=100, help="Of the fuzzer.")] = 100_000,
-    soak_minutes: Annotated[float, typer.Option(min=0.2)] = 5,
     output: Annotated[Path, typer.Option("--json")] = Path("runs/fire.json"),
     page: Annotated[bool, typer.Option("--page", help="Write docs/reliability.md too.")] = False,
 ) -> None:
@@ -46,7 +45,6 @@ def main(
         "faults": faults.table,
         "fuzz": partial(fuzz.fuzz, requests=requests),
         "attack": attacks,
-        "soak": partial(load.soak, seconds=60 * soak_minutes),
     }
     if unknown := sorted(set(part or ()) - known.keys()):
         raise typer.BadParameter(f"{', '.join(unknown)}; known: {', '.join(known)}")

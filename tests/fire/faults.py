@@ -9,7 +9,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,7 +26,6 @@ from tests.fire.callers import LOST, RIGHT, UNCONNECTED, WRONG, Callers
 from tests.fire.table import Table
 from tests.processes import PATIENCE_S, PLAIN, SOURCE, descendants, patch_workers
 
-OTHER = "mnist-shared"
 CALM = 100
 """Right answers in a row after which all is normal."""
 LASTING_S = 5.0
@@ -224,15 +222,6 @@ def worker_killed(site: Site) -> None:
     wait_for(lambda: killed not in site.workers())
 
 
-@fault("all workers are killed", "503", UNCONNECTED, lost=2)
-def workers_killed(site: Site) -> None:
-    """Connections wait in the listener's queue until there are others; gRPC has no listener."""
-    killed = site.workers()
-    for worker in killed:
-        os.kill(worker, signal.SIGKILL)
-    wait_for(lambda: not set(killed) & set(site.workers()))
-
-
 @fault(
     "a worker is stopped",
     UNCONNECTED,
@@ -311,15 +300,6 @@ def graph_hangs(site: Site) -> None:
 # bundles and reloads
 
 
-@fault("a reload of truncated weights", short=True)
-def weights_truncated(site: Site) -> None:
-    """It is refused."""
-    path = site.bundles / MODEL / "encoder.onnx"
-    with _away(path) as whole:
-        path.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
-        _expect(site.reload(), 409)
-
-
 @fault("a bundle on disk is broken, and a worker is killed", UNCONNECTED, lost=1, short=True)
 def bundle_broken(site: Site) -> None:
     """Its replacement loads the copy that the others serve."""
@@ -367,38 +347,6 @@ def descriptors_gone(site: Site) -> None:
     assert before == site.workers(), "workers were replaced"
 
 
-@fault("no process has a free descriptor, and a worker is killed", "503", UNCONNECTED, lost=1)
-def descriptors_gone_and_killed(site: Site) -> None:
-    """Another starts when there are some, and those that stayed accept connections again."""
-    killed, other = site.workers()
-    with no_descriptors(site.service.pid), no_descriptors(other):
-        os.kill(killed, signal.SIGKILL)
-        time.sleep(LASTING_S)
-
-
-@fault("both workers have no free memory for 5 s", "503", lost=1)
-def memory_gone(site: Site) -> None:
-    """Bodies of 19 MB need more than there is; their senders get a problem that says so."""
-    body, told = b"[" + b" " * 19_000_000 + b"]", list[httpx.Response]()
-
-    def post() -> None:
-        with suppress(httpx.TransportError):
-            kind = {"Content-Type": "application/json"}
-            told.append(site.ask("/classify", method="POST", content=body, headers=kind))
-
-    threads = [threading.Thread(target=post) for _ in range(8)]
-    one, two = site.workers()
-    with _short_of_memory(one), _short_of_memory(two):
-        for thread in threads:
-            thread.start()
-        time.sleep(LASTING_S)
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    statuses = Counter(answer.status_code for answer in told)
-    assert statuses[503], f"the large bodies got {dict(statuses)}"
-    assert not [answer for answer in told if "not HTTP" in answer.text]
-
-
 @fault(
     "nobody reads the log",
     short=True,
@@ -434,22 +382,6 @@ def _full(site: Site) -> Iterator[None]:
             file.write(bytes(4096))
     yield
     filler.unlink()
-
-
-@contextmanager
-def _limited(pid: int, kind: int, limit: int) -> Iterator[None]:
-    before = resource.prlimit(pid, kind)
-    resource.prlimit(pid, kind, (limit, before[1]))
-    yield
-    with suppress(ProcessLookupError):
-        resource.prlimit(pid, kind, before)
-
-
-@contextmanager
-def _short_of_memory(pid: int) -> Iterator[None]:
-    used = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
-    with _limited(pid, resource.RLIMIT_AS, used + 4_000_000):
-        yield
 
 
 def _expect(status: int, expected: int) -> None:

@@ -8,30 +8,20 @@ import io
 import json
 import subprocess
 import time
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
-from statistics import median
-from typing import NamedTuple
 
-import httpx
 from PIL import Image
 
 from service.pictures import SAMPLES
 from tests.attack.runner import HONEST, MAX_MEMORY
-from tests.attack.service import ADMIN_KEY, Service, started, warm_up
+from tests.attack.service import Service, started, warm_up
 from tests.fire.generator import Asked, Load, Seen, finish, pictures, quiet_client, start
 from tests.fire.table import Table
-from tests.processes import PATIENCE_S, PLAIN, descendants
 
 FACTORS = (0.5, 1, 2, 5, 10)
 """Of the rate that saturates the service."""
 MIN_GOODPUT = 0.8
 """Of what the saturated service answers, under any overload."""
-MAX_GROWTH = 1.05
-"""Of the memory between the first quarter of a soak and the last."""
-MAX_FURTHER = 8
-"""Threads and descriptors in the last quarter, beyond those in the first."""
 
 
 def faults_of(seen: Seen) -> list[str]:
@@ -180,73 +170,3 @@ def quiet_client_beside_others(
             asyncio.run(warm_up(service.target))
             measure(flood, service, begin(service, mixed(), rate=rate, seconds=seconds))
     return table
-
-
-class Sample(NamedTuple):
-    """What all processes of a service hold."""
-
-    memory_mib: float
-    threads: float
-    descriptors: float
-    """Without those of connections with clients."""
-
-
-def soak(*, seconds: float = 300, period_s: float = 60) -> Table:
-    """Load a service with mixed requests at half of what saturates it, and reload it meanwhile."""
-    with started("admin") as service:
-        asyncio.run(warm_up(service.target))
-        rate = 0.5 * saturation(service, 5).rate
-        generator = begin(service, mixed(), rate=rate, seconds=seconds)
-        began, samples, reloads = time.monotonic(), list[Sample](), 0
-        while (now := time.monotonic() - began) < seconds:
-            if now > (reloads + 1) * period_s:
-                _reload(service)
-                reloads += 1
-            samples.append(sample(service))
-            time.sleep(2)
-        seen = finish(generator)
-    quarter = len(samples) // 4
-    first, last = (
-        Sample(*map(median, zip(*part, strict=True)))
-        for part in (samples[:quarter], samples[-quarter:])
-    )
-    faults = faults_of(seen)
-    if seen.right != seen.sent:
-        faults.append(f"{seen.right} of {seen.sent} answered right: {seen.statuses}")
-    if last.memory_mib > MAX_GROWTH * first.memory_mib:
-        faults.append("memory grows")
-    if max(last.threads - first.threads, last.descriptors - first.descriptors) > MAX_FURTHER:
-        faults.append("threads or descriptors grow")
-    name = f"{seconds / 60:.0f} minutes, {rate:.0f} requests a second, {reloads} reloads"
-    table = Table("Soak", [name, "first quarter", "last quarter"], faults=faults)
-    for kind, one, other in zip(Sample._fields, first, last, strict=True):
-        table.add(kind, f"{one:.0f}", f"{other:.0f}")
-    table.add("right answers", "", f"{seen.right} of {seen.sent}")
-    table.add("p50, p99 ms", "", times(seen))
-    return table
-
-
-def sample(service: Service) -> Sample:
-    """What all processes hold now."""
-    threads = descriptors = 0
-    for pid in [service.pid, *descendants(service.pid)]:
-        with suppress(OSError):
-            threads += len(list(Path(f"/proc/{pid}/task").iterdir()))
-            descriptors += len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    return Sample(service.memory_mib(), threads, descriptors - _connections(service.target.port))
-
-
-def _connections(port: int) -> int:
-    """How many connections of clients the owner of a port has accepted and not closed."""
-    count = 0
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        _, local, _, state, *_, inode = line.split()[:10]
-        count += local.endswith(f":{port:04X}") and state == "01" and inode != "0"
-    return count
-
-
-def _reload(service: Service) -> None:
-    url = f"http://127.0.0.1:{service.target.port}/models/reload"
-    headers = {"X-API-Key": ADMIN_KEY}
-    answer = httpx.post(url, headers=headers, timeout=PATIENCE_S, verify=PLAIN)
-    assert answer.status_code == httpx.codes.OK, answer.text

@@ -42,13 +42,6 @@ def call(*arguments: str, runs: Path, docs: Path) -> Outcome:
     return CliRunner().invoke(app, [*arguments, *options])
 
 
-def test_rows_are_chosen_by_name_pattern_and_table() -> None:
-    """In the order given, each once."""
-    both = ["matched-few-100-cnn-large", "matched-few-100-cnn-small"]
-    assert both == [row.name for row in choose_rows(["*-cnn-*", both[0]])]
-    assert len(ROWS) == len(choose_rows(["matched-few-100"]))
-
-
 def test_what_is_wrongly_named_is_refused(small: str, tmp_path: Path) -> None:
     """With the tables that there are, or what seeds are."""
     with pytest.raises(TrainingError, match=r"digits is no row and no table; there are matched-"):

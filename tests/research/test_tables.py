@@ -22,7 +22,6 @@ from research.rows import Row
 from research.run import read_results
 from research.tables import ROWS
 from training.losses import classification_loss
-from training.recipes import Recipe
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -89,12 +88,6 @@ def test_cnns_have_as_many_multiplications(size: str, family: str) -> None:
     images = torch.rand(4, 1, 28, 28)
     loss(cnn.train().logits(images), torch.eye(10)[:4], torch.tensor(1)).backward()
     assert all(part.grad is not None and part.grad.any() for part in cnn.parameters())
-
-
-def test_recipes_of_controls_survive_being_written() -> None:
-    """As in a checkpoint."""
-    for one in ROWS.values():
-        assert one.recipe == Recipe.from_dict(one.recipe.to_dict())
 
 
 def test_results_are_of_declared_recipes_and_seeds() -> None:

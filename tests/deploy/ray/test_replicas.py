@@ -16,7 +16,6 @@ import httpx
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import tritonclient.http as triton
 import yaml
 
 from model import SHIPPED
@@ -73,19 +72,6 @@ def test_every_route_answers_as_the_service_alone(
                 assert answers[0] == answers[1], f"{method} {path} {kind}"
         for path in ("/", "/static/main.js", "/nothing", "/v2", "/v2/models/nothing"):
             assert said(alone.get(path)) == said(ray[1].get(path))
-
-
-def test_tritonclient_gets_binary_tensors(
-    ray: tuple[subprocess.Popen[bytes], httpx.Client],
-) -> None:
-    """They pass Ray's proxies as they are."""
-    image = triton.InferInput("image", [1], "BYTES")
-    image.set_data_from_numpy(np.array([SEVEN], object))
-    with triton.InferenceServerClient(ray[1].base_url.netloc.decode()) as client:
-        outputs = [triton.InferRequestedOutput(name) for name in ("label", "poses")]
-        answer = client.infer("mnist", [image], outputs=outputs)
-    assert [[7]] == answer.as_numpy("label").tolist()
-    assert (1, 10, 16) == answer.as_numpy("poses").shape
 
 
 def test_a_reload_is_a_deployment(ray: tuple[subprocess.Popen[bytes], httpx.Client]) -> None:

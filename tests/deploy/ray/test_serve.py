@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ray.serve import Application
 from ray.serve.schema import ServeDeploySchema
 
 import deploy.ray as package
-from deploy.ray.serve import NAME, Arguments, app, options
+from deploy.ray.serve import Arguments, app, options
 from service.http.context import CLOSE_TIMEOUT_S
 from service.settings import Settings, SettingsError
 
@@ -18,18 +17,6 @@ MANIFEST = Path(package.__file__).parent / "serve.yaml"
 
 def arguments(**given: Any) -> Arguments:
     return Arguments.model_validate(given)
-
-
-def test_the_application_has_what_its_arguments_say() -> None:
-    """`serve run deploy.ray.serve:app replicas=2 model=mnist-attention` gives text."""
-    built = app(arguments(replicas="2", model="mnist-attention"))
-    assert isinstance(built, Application)
-    deployment = built._bound_deployment
-    assert (NAME, 2) == (deployment.name, deployment.num_replicas)
-    settings = arguments(model="mnist-attention", cpus=2).settings()
-    assert (("mnist-attention",), "mnist-attention") == (settings.models, settings.default_model)
-    assert (1, 2, "cpu") == (settings.workers, settings.threads, settings.device)
-    assert "cuda" == arguments(gpus=1).settings().device
 
 
 def test_ray_leaves_admission_to_replicas_and_outlasts_their_drain() -> None:
