@@ -66,7 +66,7 @@ class RoundRobin(Generic[T]):
                 del self._of[caller]
 
     def take_from_largest(self, caller: Hashable) -> T | None:
-        """Take the last item of whoever has most; None if that would be this caller."""
+        """Take the last item of the caller with most items; None if that is this caller."""
         largest = max(self._of, key=lambda other: len(self._of[other]))
         if len(self._of[largest]) <= len(self._of.get(caller, ())) + 1:
             return None

@@ -205,14 +205,6 @@ class Runtime:
         """The roles of all graphs that encode on this device."""
         return {self.encoder_role(rows) for rows in range(1, self.max_encode_rows + 1)}
 
-    def encoder_padding(self, rows: int) -> int:
-        """Return the number of padding rows that are computed with `rows` images."""
-        return self._encoder(rows).padding(rows)
-
-    def decoder_padding(self, rows: int) -> int:
-        """Return the number of padding rows that are computed with `rows` poses."""
-        return 0 if self._decoder is None else self._decoder.padding(rows)
-
     def _use_cpu(self) -> None:
         """Batches run as they come."""
         self.cuda, cpu = None, self._cpu

@@ -34,9 +34,6 @@ class Session(Protocol):
     def run(self, **inputs: Array) -> list[Array]:
         """Return all outputs, in the graph's order. The first axis of every array is the batch."""
 
-    def padding(self, rows: int) -> int:
-        """Return the number of padding rows that are computed with `rows`."""
-
 
 class PlainSession:
     """A session that runs batches as they are, which suits the CPU."""
@@ -54,11 +51,6 @@ class PlainSession:
         """Return all outputs."""
         outputs: list[Array] = self.session.run(None, inputs)
         return outputs
-
-    def padding(self, rows: int) -> int:
-        """Return 0: batches are not padded."""
-        del rows
-        return 0
 
 
 class BucketedSession:
@@ -113,11 +105,6 @@ class BucketedSession:
         if len(parts) == 1:
             return parts[0]
         return [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]
-
-    def padding(self, rows: int) -> int:
-        """Return the rows that pad the last part to its bucket's size."""
-        rest = rows % self._max_rows
-        return self._bucket_of(rest) - rest if rest else 0
 
     def _bucket_of(self, rows: int) -> int:
         """The smallest bucket that holds the rows."""

@@ -123,8 +123,8 @@ def _read(direction: Direction, capsule: Capsule) -> ReadValue:
 def tell(class_name: str, readings: Sequence[ReadValue], measures: Sequence[Measure]) -> str:
     """Say in one sentence what is unusual about an image of a class.
 
-    A value without a measure, such as a column of a user's table, is printed as a number. An angle
-    that is read by its sine and its cosine is told in degrees.
+    A value without a measure, such as a column of a user's table, is printed as a number. The
+    sine and the cosine of an angle are told as the angle, in degrees.
     """
     known = {one.name: one for one in measures}
     angles, readings = _join_angles(readings)
@@ -145,7 +145,8 @@ def _join_angles(readings: Sequence[ReadValue]) -> tuple[list[str], list[ReadVal
         angle = name.removesuffix("-sine")
         cosine = values.get(f"{angle}-cosine")
         if angle != name and cosine is not None:
-            phrases.append(f"{angle} {math.degrees(math.atan2(sine, cosine)) % 360:.0f} degrees")
+            degrees = round(math.degrees(math.atan2(sine, cosine))) % 360
+            phrases.append(f"{angle} {degrees} degrees")
     return phrases, [one for one in readings if not one.name.endswith(("-sine", "-cosine"))]
 
 

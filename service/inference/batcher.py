@@ -82,8 +82,6 @@ class Queue:
     """A function that returns one result for each row, in order."""
     max_rows: int
     """The largest batch."""
-    padding: Callable[[int], int] = lambda _rows: 0
-    """The number of padding rows that are computed with a batch of so many rows."""
     batch_s: float = math.inf
     """A batch takes about this long at most."""
     calls: RoundRobin[_Call] = field(default_factory=RoundRobin, init=False)
@@ -308,7 +306,7 @@ class Batcher:
             ]
         )
         try:
-            self._on_batch(BatchReport(key, len(batch), now - began, queue.padding(len(batch))))
+            self._on_batch(BatchReport(key, len(batch), now - began))
         except Exception:  # the rows were computed all the same
             log.exception("a batch was not counted")
 

@@ -170,12 +170,12 @@ def open_engine(
     """
     queues: dict[Hashable, Queue] = {}
     for name, runtime in runtimes.items():
-        for graph, run, max_rows, padding in (
-            ("encode", runtime.encode, runtime.max_encode_rows, runtime.encoder_padding),
-            ("decode", _decode(runtime), runtime.max_decode_rows, runtime.decoder_padding),
-            ("trace", _trace(runtime), MAX_TRACED_IMAGES, lambda _rows: 0),
+        for graph, run, max_rows in (
+            ("encode", runtime.encode, runtime.max_encode_rows),
+            ("decode", _decode(runtime), runtime.max_decode_rows),
+            ("trace", _trace(runtime), MAX_TRACED_IMAGES),
         ):
-            queues[name, graph] = Queue(_in_rows(run), max_rows, padding, BATCH_S)
+            queues[name, graph] = Queue(_in_rows(run), max_rows, BATCH_S)
 
     def warm_up() -> None:
         for runtime in runtimes.values():

@@ -140,9 +140,13 @@ class Supervisor(multiprocess.Multiprocess):
         """Whether a worker ever was."""
         self._has_terminal = has_terminal()
         self._failure: str | None = None
-        if options.grpc_port:
-            _check_free(options.host, options.grpc_port)
-        listeners = _listen(options.host, options.port)
+        self.reserved = _reserve(options.host, options.grpc_port) if options.grpc_port else []
+        """Sockets that keep the port of gRPC for this service's workers."""
+        try:
+            listeners = _listen(options.host, options.port)
+        except OSError:
+            _close(self.reserved)
+            raise
         host, port, workers = options.host, options.port, options.workers
         log.info("listening on http://%s:%d with %d workers", host, port, workers)
         config = uvicorn.Config("", workers=workers, log_config=None, log_level="warning")
@@ -319,20 +323,35 @@ def _listen(host: str, port: int) -> list[socket.socket]:
         raise OSError(f"cannot listen on {host}:{port}: {error}") from error
 
 
-def _check_free(host: str, port: int) -> None:
-    """Check that nothing listens on a port, which the workers will share (SO_REUSEPORT).
+def _reserve(host: str, port: int) -> list[socket.socket]:
+    """Bind sockets that never listen. They keep a port for the gRPC servers of the workers.
 
-    Another service of this user could share it too: calls would be divided between the two.
+    Workers share the port (SO_REUSEPORT), and so would another service of this user: calls would be
+    divided between the two. Binding fails while any other socket has the port. The options change
+    afterwards, so that the workers may bind it too, and no other reservation.
 
     Raises:
         OSError: the port is taken.
     """
+    reserved = []
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, _, _, _, address in addresses:
-            socket.create_server(address[:2], family=family).close()
+        for family, kind, protocol, _, address in addresses:
+            holder = socket.socket(family, kind, protocol)
+            reserved.append(holder)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(address)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
+        _close(reserved)
         raise OSError(f"cannot listen on {host}:{port} for gRPC: {error}") from error
+    return reserved
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for one in sockets:
+        one.close()
 
 
 def has_terminal() -> bool:

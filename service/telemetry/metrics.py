@@ -42,7 +42,6 @@ class BatchReport(NamedTuple):
     """The key of the runner."""
     rows: int
     seconds: float
-    padding: int = 0
 
 
 class Workers(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,9 +14,10 @@ import torch
 
 from model.capsnet import build
 from model.capsnet.network import NetworkConfig
-from model.capsnet.pretrained import PretrainedNetwork
+from model.capsnet.pretrained import ARCHITECTURES, Architecture, PretrainedNetwork, Stage
 from training.data.augment import BatchStream
 from training.data.datasets import Examples
+from training.export import describe, export_bundle
 from training.growth import fit_size
 from training.pretrained import (
     PACKAGE,
@@ -87,6 +89,26 @@ def test_grey_images_are_three_equal_channels() -> None:
     images = torch.rand(2, 1, 96, 96)
     with torch.inference_mode():
         torch.testing.assert_close(grey(images), colour(images.expand(-1, 3, -1, -1)))
+
+
+def test_a_pretrained_stem_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Folded, in 16 bits, with graphs that compute what it does, whatever its padding."""
+    stages = (Stage(1, 8, 1, 1, 3), Stage(2, 8, 2, 2, 5))
+    monkeypatch.setitem(ARCHITECTURES, NAME, Architecture(stages, first=8, features=32))
+    recipe = use_pretrained(PRESETS["pictures"], NOWHERE)
+    network = build(
+        replace(
+            fit_size(recipe, NetworkConfig(3, 30, 35, num_classes=2)).network,
+            decoder_hidden=(8,),
+            decoder_channels=(8, 8),
+        )
+    ).eval()
+    rng = np.random.default_rng(0)
+    validation = Examples(rng.integers(0, 256, (8, 3, 30, 35), np.uint8), np.arange(8) % 2)
+    facts = {"dataset": "noise", "class_names": ("a", "b"), "preprocess": "crop"}
+    manifest = describe(network, name="small", **facts)
+    bundle = export_bundle(network, manifest, tmp_path / "small", validation=validation)
+    assert [8, 9] == [bundle.manifest.layers[0].rows, bundle.manifest.layers[0].columns]
 
 
 def test_features_are_the_same_and_computed_once() -> None:

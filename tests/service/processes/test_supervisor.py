@@ -46,12 +46,20 @@ def test_a_worker_may_load_for_the_same_time_at_the_start_and_later(
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_port_of_grpc_that_is_taken_refuses_the_start(host: str, tmp_path: Path) -> None:
-    """It is another service's, whose workers listen already."""
+    """Whether it is another service's that starts, or one whose workers listen already."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as free:
+        free.bind((host, 0))
+        port = free.getsockname()[1]
+    options = OPTIONS._replace(host=host, grpc_port=port)
+    first = Supervisor(options, tmp_path)
+    with pytest.raises(OSError, match=f"cannot listen on {host}:{port} for gRPC"):
+        Supervisor(options, tmp_path)
     with socket.socket(family) as worker:
         worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        worker.bind((host, 0))
+        worker.bind((host, port))
         worker.listen()
-        port = worker.getsockname()[1]
-        with pytest.raises(OSError, match=f"cannot listen on {host}:{port} for gRPC"):
-            Supervisor(OPTIONS._replace(host=host, grpc_port=port), tmp_path)
+        with pytest.raises(OSError, match="for gRPC"):
+            Supervisor(options, tmp_path)
+    for opened in (*first.sockets, *first.reserved):
+        opened.close()

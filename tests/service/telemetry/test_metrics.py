@@ -36,7 +36,7 @@ def metrics() -> Metrics:
     made.record_request("POST", "/classify", 200, {"queue": 0.003, "total": 0.02})
     made.begin_request()
     made.record_rejection("busy")
-    made.record_batch(BatchReport(("mnist", "encode"), 12, 0.04, padding=4))
+    made.record_batch(BatchReport(("mnist", "encode"), 12, 0.04))
     return made
 
 
