@@ -33,7 +33,7 @@ RUN python3 -m pip install --only-binary :all: --require-hashes --target /mkdocs
         --requirement requirements-docs.txt
 COPY CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE README.md mkdocs.yml ./
 COPY benchmarks/README.md ./benchmarks/
-COPY examples/look-inside.ipynb ./examples/
+COPY examples/look-inside.ipynb examples/tritonclient_grpc.py examples/tritonclient_http.py ./examples/
 COPY tools/docs_site.py ./tools/
 COPY docs ./docs
 COPY client/capsnet ./client/capsnet

@@ -188,6 +188,8 @@ def test_the_command_is_kept_so_that_it_runs_again(
     train: Train, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the folders of this machine, from the same folder; others keep their last part."""
+    (far := tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    monkeypatch.chdir(far)
     assert "python -m training export pets" == __main__.typed_command(["export", str(pets)])
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
