@@ -126,12 +126,14 @@ def draw_sweeps(
     grids = []
     for label in labels:
         offered = manifest.offered_directions(label)
-        sweep = sweep_directions(offered) if offered else by_dimension
         image = scale(examples.images[examples.labels == label][:1])
-        poses = sweep.poses(runtime.encode(image).poses[0, label])
+        pose = runtime.encode(image).poses[0, label]
+        sweep = sweep_directions(offered, pose) if offered else by_dimension
+        poses = sweep.poses(pose)
         drawn = sweep.on_grid(runtime.decode(poses, np.full(len(poses), label, np.int64)))
         name = manifest.class_names[label]
-        grids.append(draw_grid(drawn, sweep.names, sweep.steps, title=name, scale=1))
+        grid = draw_grid(drawn, sweep.names, sweep.steps, title=name, scale=1, heads=not offered)
+        grids.append(grid)
     size = (sum(grid.width for grid in grids), max(grid.height for grid in grids))
     picture = Image.new("RGB", size, PAPER)
     for index, grid in enumerate(grids):

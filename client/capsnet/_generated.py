@@ -195,7 +195,7 @@ class SweepAnswer(CapsuleAnswer):
     directions: list[SweptDirection]
     """The rows by direction; else empty."""
     deltas: Floats
-    """The columns: along directions, in standard deviations of the class."""
+    """The columns. Along directions: shares of the way to `low` and `high`."""
     rows: list[str]
     """The rows in words."""
     images: list[list[Image.Image]]
@@ -477,8 +477,10 @@ class SweptDirection(Answer):
 
     name: str
     unit: str
-    std: float
-    """A step of 1 in `deltas`, in the unit."""
+    low: float
+    """The value that is asked for in the first column."""
+    high: float
+    """The value that is asked for in the last column."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

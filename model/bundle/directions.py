@@ -23,6 +23,8 @@ SAME_WAY = 0.95
 """moves this share of the drawings the same way,"""
 LARGEST_OTHER = 0.3
 """and moves every other measure by less than this many of its standard deviations."""
+REACH, LEAST_REACH = 2.0, 0.4
+"""A slider moves a pose by at most, and at least, this many standard deviations each way."""
 READABLE = 0.3
 """A pose is read if its reading explains this share of the values' variance."""
 
@@ -116,6 +118,16 @@ class Direction:
     def read(self, pose: NDArray[np.floating]) -> float:
         """Read the value of the image from its pose (D,)."""
         return float(np.dot(pose, self.reading.weights) + self.reading.intercept)
+
+    def ends(self, pose: NDArray[np.floating]) -> tuple[float, float]:
+        """The lowest and the highest value that a slider asks of a pose (D,).
+
+        They are within the range of the class, and within REACH of the value that is read.
+        A pose at an end of the range moves on by a little, so that there is something to see.
+        """
+        value, least, most = self.read(pose), LEAST_REACH * self.std, REACH * self.std
+        down, up = self.low - value, self.high - value
+        return value + float(np.clip(down, -most, -least)), value + float(np.clip(up, least, most))
 
     def percentile(self, value: float) -> float:
         """The percentage of the class's images with a lower value, from 5 to 95."""

@@ -15,7 +15,7 @@ from model.bundle.directions import Direction
 from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, fit_scale, font, png, signed
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
-from model.views.answers import CapsuleAnswer, DataUrl, Part, Pose, answer_fields
+from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, Pose, answer_fields
 from model.views.decode import MAX_POSES
 from model.views.net import Net, encode_picture
 from model.views.query import SCALE_TEXT, Delta, Index, TargetQuery
@@ -24,8 +24,8 @@ from model.views.view import View
 MAX_IMAGES = MAX_POSES
 """A sweep has at most this many images, which are decoded as one batch."""
 By = Literal["direction", "dimension"]
-STEPS = (-2.0, -1.6, -1.2, -0.8, -0.4, 0.0, 0.4, 0.8, 1.2, 1.6, 2.0)
-"""The steps along a direction, in standard deviations of the class."""
+SHARES = (-1.0, -0.8, -0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""The steps along a direction: shares of the way to either end of its slider."""
 _START, _STOP, _STEP = -0.25, 0.25, 0.05
 """The deltas of a dimension, as in the paper (figure 4)."""
 _DECIMALS = 9
@@ -41,14 +41,13 @@ class Sweep(NamedTuple):
     names: tuple[str, ...]
     """Of the rows."""
     moves: Floats
-    """(R, D), the change of a pose in each row, for a step of one."""
+    """(R, len(steps), D), the change of the pose of each image."""
     steps: tuple[float, ...]
     """Of the columns."""
 
     def poses(self, pose: Floats) -> Floats:
         """Return the poses of all images, row by row: pose (D,) to (R * len(steps), D)."""
-        steps = np.asarray(self.steps, np.float32)[:, None]
-        return (pose + steps * self.moves[:, None]).reshape(-1, len(pose)).astype(np.float32)
+        return (pose + self.moves).reshape(-1, len(pose)).astype(np.float32)
 
     def on_grid(self, images: Floats) -> Floats:
         """Arrange images (M, C, H, W) of these poses as (R, len(steps), C, H, W)."""
@@ -57,16 +56,20 @@ class Sweep(NamedTuple):
 
 def sweep_dims(dims: Sequence[int], steps: Sequence[float], class_dim: int) -> Sweep:
     """The sweep of some of so many dimensions."""
-    moves = np.eye(class_dim, dtype=np.float32)[list(dims)]
+    rows = np.eye(class_dim, dtype=np.float32)[list(dims)]
+    moves = np.asarray(steps, np.float32)[:, None] * rows[:, None]
     return Sweep(tuple(map(str, dims)), moves, tuple(steps))
 
 
-def sweep_directions(directions: Sequence[Direction]) -> Sweep:
-    """The sweep of the first directions, by up to two standard deviations of the class."""
-    chosen = directions[: MAX_IMAGES // len(STEPS)]
-    moves = np.array([np.multiply(one.vector, one.std) for one in chosen], np.float32)
-    names = (f"{one.name} \N{PLUS-MINUS SIGN} {2 * one.std:.2g} {one.unit}" for one in chosen)
-    return Sweep(tuple(name.rstrip() for name in names), moves, STEPS)
+def sweep_directions(directions: Sequence[Direction], pose: Floats) -> Sweep:
+    """The sweep of a pose (D,) along the first directions, from end to end of each slider."""
+    names, moves = [], []
+    for one in directions[: MAX_IMAGES // len(SHARES)]:
+        value, (low, high) = one.read(pose), one.ends(pose)
+        names.append(f"{one.name} {low:.2g} to {high:.2g} {one.unit}".rstrip())
+        changes = np.interp(SHARES, (-1, 0, 1), (low - value, 0, high - value))
+        moves.append(np.outer(changes, one.vector))
+    return Sweep(tuple(names), np.array(moves, np.float32), SHARES)
 
 
 def plan_steps(start: float, stop: float, step: float, *, rows: int) -> tuple[float, ...]:
@@ -122,8 +125,8 @@ class SweepQuery(TargetQuery):
 
     max_rows = MAX_IMAGES
 
-    def plan(self, manifest: Manifest, label: int) -> Sweep:
-        """Return the poses that are drawn, of a class.
+    def plan(self, manifest: Manifest, label: int, pose: Floats) -> Sweep:
+        """Return how a pose (D,) of a class is moved.
 
         Raises:
             InvalidParameter: a dimension is out of range or repeated, there are too many poses, or
@@ -141,7 +144,7 @@ class SweepQuery(TargetQuery):
                 parameter="by",
             )
         if directions and self.by != "dimension" and not of_dims:
-            return sweep_directions(directions)
+            return sweep_directions(directions, pose)
         known = range(manifest.class_dim)
         dims = list(known) if self.dims is None else self.dims
         if not set(dims) <= set(known) or len(set(dims)) < len(dims):
@@ -168,7 +171,8 @@ class SweepQuery(TargetQuery):
         with_directions = {one.label for one in manifest.directions if one.offered}
         if self.target is None and self.by == "direction" and with_directions:
             labels = sorted(with_directions)
-        plans = [self.plan(manifest, label) for label in labels]
+        origin = np.zeros(manifest.class_dim, np.float32)
+        plans = [self.plan(manifest, label, origin) for label in labels]
         return max(len(plan.names) * len(plan.steps) for plan in plans)
 
 
@@ -177,7 +181,8 @@ class SweptDirection(Part):
 
     name: str
     unit: str
-    std: float = Field(description="A step of 1 in `deltas`, in the unit.")
+    low: Number = Field(description="The value that is asked for in the first column.")
+    high: Number = Field(description="The value that is asked for in the last column.")
 
 
 class SweepAnswer(CapsuleAnswer):
@@ -188,7 +193,7 @@ class SweepAnswer(CapsuleAnswer):
     dims: list[int] = Field(description="The rows by dimension; else empty.")
     directions: list[SweptDirection] = Field(description="The rows by direction; else empty.")
     deltas: list[float] = Field(
-        description="The columns: along directions, in standard deviations of the class."
+        description="The columns. Along directions: shares of the way to `low` and `high`."
     )
     rows: list[str] = Field(description="The rows in words.")
     images: list[list[DataUrl]] = Field(description="Rows as in `rows`, columns as in `deltas`.")
@@ -197,16 +202,19 @@ class SweepAnswer(CapsuleAnswer):
 async def sweep(net: Net, query: SweepQuery, picture: Prepared) -> SweepAnswer:
     """Move a pose step by step along directions or dimensions."""
     capsule = (await encode_picture(net, picture)).capsule(query.target)
-    plan = query.plan(net.manifest, capsule.label)
+    plan = query.plan(net.manifest, capsule.label, capsule.pose)
     images = await net.decode(plan.poses(capsule.pose), capsule.label)
-    by_direction = plan.steps is STEPS
-    offered = net.manifest.offered_directions(capsule.label)[: len(plan.names)]
+    directions = []
+    if plan.steps is SHARES:
+        for one in net.manifest.offered_directions(capsule.label)[: len(plan.names)]:
+            low, high = one.ends(capsule.pose)
+            directions.append(SweptDirection(name=one.name, unit=one.unit, low=low, high=high))
     return SweepAnswer(
         **answer_fields(net.manifest, capsule),
         pose=capsule.pose,
-        by="direction" if by_direction else "dimension",
-        dims=[] if by_direction else list(map(int, plan.names)),
-        directions=[SweptDirection.model_validate(one) for one in offered * by_direction],
+        by="direction" if directions else "dimension",
+        dims=[] if directions else list(map(int, plan.names)),
+        directions=directions,
         deltas=list(plan.steps),
         rows=list(plan.names),
         images=list(map(list, plan.on_grid(images))),
@@ -217,9 +225,17 @@ def draw(answer: SweepAnswer, query: SweepQuery) -> bytes:
     """The paper's figure 4: see `draw_grid`."""
     shape = (len(answer.rows), len(answer.deltas), *answer.images[0][0].shape)
     scale = fit_scale(query.scale, shape)
-    what = "directions, in standard deviations" if answer.directions else "pose dimensions, moved"
-    title = f"{answer.class_name}: {what}"
-    return png(draw_grid(answer.images, answer.rows, answer.deltas, title=title, scale=scale))
+    by_dimension = not answer.directions
+    what = "pose dimensions, moved" if by_dimension else "directions, from end to end of the class"
+    grid = draw_grid(
+        answer.images,
+        answer.rows,
+        answer.deltas,
+        title=f"{answer.class_name}: {what}",
+        scale=scale,
+        heads=by_dimension,
+    )
+    return png(grid)
 
 
 def draw_grid(
@@ -229,25 +245,28 @@ def draw_grid(
     *,
     title: str,
     scale: int,
+    heads: bool,
 ) -> Image.Image:
     """A grid with named rows. The column of zero is framed.
 
     Args:
         images: (R, len(deltas), C, H, W) in [0, 1].
         rows: the names of the R rows.
-        deltas: at the heads of the columns.
+        deltas: of the columns.
         title: of the grid.
         scale: each pixel becomes scale x scale.
+        heads: whether the deltas stand at the heads of the columns.
     """
     height, width_px = images[0][0].shape[-2:]
     pitch, down = width_px * scale + _GAP, height * scale + _GAP
     left = MARGIN + math.ceil(max(font(_FONT).getlength(row) for row in rows)) + 8
-    top = MARGIN + 44
+    top = MARGIN + (44 if heads else 28)
     width = max(left + pitch * len(deltas), MARGIN + math.ceil(font(15).getlength(title)))
     picture = Image.new("RGB", (width + MARGIN, top + down * len(rows) + MARGIN), PAPER)
     draw = ImageDraw.Draw(picture)
     draw.text((MARGIN, MARGIN), title, INK, font(15))
-    _label_columns(draw, deltas, left=left, bottom=top - 5, pitch=pitch)
+    if heads:
+        _label_columns(draw, deltas, left=left, bottom=top - 5, pitch=pitch)
     for row, name in enumerate(rows):
         y = top + row * down
         draw.text((left - 8, y + down // 2), name, INK, font(_FONT), anchor="rm")

@@ -9,7 +9,7 @@ import { latest } from "./latest.js";
 import { directionsOf, share } from "./models.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
-import { amount } from "./pose.js";
+import { amount, reach } from "./pose.js";
 import { DIGITS } from "./samples.js";
 import { routingSwitch } from "./switch.js";
 
@@ -17,8 +17,6 @@ const OPENING = ["mnist-3", "mnist-5"];
 const ORDINALS = ["first", "second"];
 /** The directions that each digit can be moved along. */
 const SLIDERS = 3;
-/** How far: standard deviations of the class. */
-const REACH = 2;
 
 /**
  * @param {HTMLElement} panel
@@ -65,7 +63,7 @@ export function pairPads(panel, { models, fail }) {
     calm();
     const names = alone.predictions.map((one) => one.class_name);
     const twice = names.length && names[0] === names[1] ? [make("p", { class: "lead finding" }, sameTwice(names[0]))] : [];
-    const found = await apart(inOrder(answer, names), names, (segment, place, canvas) => sliders(model, overlay, { segment, place, canvas }));
+    const found = await apart(inOrder(answer, names), names, (segment, place, canvas) => sliders(model, overlay, described, { segment, place, canvas }));
     const sentence = described ? [make("p", { class: "lead told" }, described.sentence)] : [];
     result.replaceChildren(...twice, ...sentence, ...found);
     routing.replaceChildren(routingSwitch(model, overlay));
@@ -160,14 +158,15 @@ function sameTwice(name) {
 }
 
 /** Sliders that move the pose of one of the digits: its picture follows, and the value that is measured on it. */
-function sliders(model, overlay, { segment, place, canvas }) {
+function sliders(model, overlay, described, { segment, place, canvas }) {
+  const readings = [described, described.second].find((one) => one?.label === segment.label)?.readings ?? [];
   const rows = directionsOf(model, segment.label).slice(0, SLIDERS).map((one) => {
     const id = `${ORDINALS[place]}-${one.name}`;
     const value = make("output", { for: id });
-    const reach = REACH * one.std;
-    const input = make("input", { type: "range", id, min: -reach, max: reach, step: reach / 20, value: 0 });
+    const [down, up] = reach(one, readings.find(({ name }) => name === one.name)?.value ?? one.quantiles[one.quantiles.length >> 1]);
+    const input = make("input", { type: "range", id, min: -down, max: up, step: 0.04, value: 0 });
     const draw = latest(async (_, wanted) => {
-      const query = { model: model.name, target: segment.label, direction: one.name, delta: input.value };
+      const query = { model: model.name, target: segment.label, direction: one.name, delta: input.value * one.std };
       const { perturbed, value: told } = await ask("/perturb", { query, body: upload(overlay), wanted });
       const drawn = told.measured === null ? "" : `, drawn ${amount(told.measured)}`;
       value.textContent = `${amount(told.asked)}${drawn} ${one.unit}`.trim();

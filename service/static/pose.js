@@ -7,8 +7,12 @@ import { explained } from "./explained.js";
 import { latest } from "./latest.js";
 import { complain } from "./notice.js";
 
-/** How far a slider goes each way: standard deviations of the class along a direction, the number of a dimension. */
-const REACH = { direction: 2, dimension: 0.5 };
+/** How far the slider of a dimension goes each way. */
+const REACH = 0.5;
+/** How far the slider of a direction goes each way, at most and at least: standard deviations of the class. */
+const FARTHEST = 2;
+const LEAST = 0.4;
+const STEP = { direction: 0.04, dimension: 0.01 };
 /** The directions next to the reconstruction; the others are in the panel. */
 const FIRST = 3;
 const ALONG_DIRECTIONS = "Each slider moves the pose along one direction. This changes one thing about the drawing and leaves the rest as it is. "
@@ -50,8 +54,8 @@ let current = null;
  */
 export function showPose(pose, directions, draw) {
   const moved = readMoved(recall("pose"));
-  const along = directions.map((one, index) => slider(`d${index}`, one.name, "direction", { ...one, vector: one.vector.map((part) => part * one.std) }));
-  const own = pose.map((_, dim) => slider(String(dim), `dimension ${dim}`, "dimension", { vector: pose.map((__, place) => Number(place === dim)) }));
+  const along = directions.map((one, index) => slider(`d${index}`, one.name, "direction", pose, { ...one, vector: one.vector.map((part) => part * one.std) }));
+  const own = pose.map((_, dim) => slider(String(dim), `dimension ${dim}`, "dimension", pose, { vector: pose.map((__, place) => Number(place === dim)) }));
   current = { pose, draw, sliders: [...along, ...own] };
   for (const one of current.sliders) one.input.value = moved.get(one.key) ?? 0;
   const near = along.slice(0, FIRST).map((one) => one.element);
@@ -69,7 +73,7 @@ export function showPose(pose, directions, draw) {
 /** Show what each slider does: the picture at both of its ends. */
 export const showEnds = latest(async (scene, wanted) => {
   if (!scene?.decoded || !current) return;
-  const ends = current.sliders.flatMap((one) => one.ends.map((image, place) => ({ one, image, by: place ? one.reach : -one.reach })))
+  const ends = current.sliders.flatMap((one) => one.ends.map((image, place) => ({ one, image, by: place ? one.up : -one.down })))
     .filter(({ image }) => image.hidden).slice(0, MOST);
   if (!ends.length) return;
   const poses = ends.map(({ one, by }) => add(current.pose, one, by));
@@ -113,21 +117,21 @@ export function hidePose() {
 }
 
 /** A slider. For a direction, it also shows the value asked for, the value measured and the range of the class. */
-function slider(key, name, kind, { vector, reading, unit = "", std = 1, quantiles = [] }) {
+function slider(key, name, kind, pose, { vector, reading, unit = "", std = 1, quantiles = [] }) {
   const id = `${kind}-${key}`;
-  const reach = REACH[kind];
+  const read = reading && dot(pose, reading.weights) + reading.intercept;
+  const [down, up] = reading ? reach({ std, quantiles }, read) : [REACH, REACH];
   const value = make("output", { for: id });
   const range = quantiles.length ? `class: ${amount(quantiles[0])} to ${amount(quantiles.at(-1), unit)}` : "";
   const effect = make("p", { class: "effect quiet", id: `about-${id}` }, range);
-  const input = make("input", { type: "range", id, min: -reach, max: reach, step: reach / 50, value: 0, oninput: () => move() });
+  const input = make("input", { type: "range", id, min: -down, max: up, step: STEP[kind], value: 0, oninput: () => move() });
   input.setAttribute("aria-describedby", effect.id);
   const ends = [0, 1].map(() => make("img", { class: "pixels", alt: "", hidden: true }));
   const element = make("div", { class: "slider" }, make("label", { for: id }, name), value, make("div", { class: "ends" }, ends[0], input, ends[1]), effect);
-  const one = { key, name: kind === "direction" ? name : "", vector, reach, input, ends, element, drawn: undefined, say };
+  const one = { key, name: kind === "direction" ? name : "", vector, down, up, input, ends, element, drawn: undefined, say };
 
   function say() {
     const by = Number(input.value);
-    const read = reading && dot(current.pose, reading.weights) + reading.intercept;
     const drawn = one.drawn === undefined ? "" : `, drawn ${amount(one.drawn)}`;
     const text = reading ? `${amount(read + by * std)}${drawn} ${unit}`.trim() : signed(by);
     value.textContent = text;
@@ -135,6 +139,19 @@ function slider(key, name, kind, { vector, reading, unit = "", std = 1, quantile
   }
 
   return one;
+}
+
+/**
+ * How far a direction goes down and up from the value read, in standard deviations: to the ends of the class.
+ *
+ * @param {{std: number, quantiles: number[]}} direction
+ * @param {number} read
+ * @returns {[number, number]}
+ */
+export function reach({ std, quantiles }, read) {
+  const whole = (distance) => Number((Math.round(distance / STEP.direction) * STEP.direction).toFixed(2));
+  const within = (distance) => whole(Math.min(FARTHEST, Math.max(LEAST, distance / std)));
+  return [within(read - quantiles[0]), within(quantiles.at(-1) - read)];
 }
 
 function dot(one, other) {

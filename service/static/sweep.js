@@ -13,7 +13,7 @@ const MOST_DIMENSIONS = 23;
 export async function drawSweep(scene, wanted) {
   const name = scene.model.class_names[scene.target];
   const sweep = await askSweep(scene, wanted);
-  const row = sweep.by === "direction" ? "along one direction, by standard deviations of the class" : "in one dimension";
+  const row = sweep.by === "direction" ? "along one direction, from end to end of the class" : "in one dimension";
   const lead = `Each row moves the pose of ${name} ${row}. The outlined column is unchanged.`;
   return [make("p", { class: "lead" }, lead), explained("sweep"), sweepTable(sweep, scene.model)];
 }
@@ -27,7 +27,7 @@ export function askSweep({ model, picture, target }, wanted) {
 
 /** @returns {HTMLElement} */
 export function sweepTable(sweep, model) {
-  const head = sweep.deltas.map((delta) => make("th", { scope: "col" }, signed(delta)));
+  const head = sweep.deltas.map((delta) => make("th", { scope: "col" }, sweep.by === "direction" ? "" : signed(delta)));
   const middle = (column) => (sweep.deltas[column] === 0 ? "unmoved" : null);
   const rows = sweep.images.map((images, row) => {
     return make(

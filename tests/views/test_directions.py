@@ -15,7 +15,7 @@ from model.measures import measures_of
 from model.views import find_view
 from model.views.describe import ReadValue, tell
 from model.views.net import run
-from model.views.sweep import STEPS
+from model.views.sweep import SHARES
 from tests.directions import make_direction
 from tests.views.numpy_net import MANIFEST, NumpyNet
 from tests.views.test_views import TOP, ask, prepared
@@ -64,14 +64,17 @@ def test_what_a_pose_cannot_do_is_refused(parameters: dict[str, Any], parameter:
 
 
 def test_a_sweep_shows_directions_where_there_are_any() -> None:
-    """Columns are standard deviations; parameters of dimensions give the paper's figure."""
+    """From end to end of the class; parameters of dimensions give the paper's figure."""
     view, net = find_view("sweep"), fitted()
     answer = ask_plain("sweep", net)
     assert ("direction", []) == (answer.by, answer.dims)
     assert ["right", "age"] == [one.name for one in answer.directions]
-    assert list(STEPS) == answer.deltas
+    assert list(SHARES) == answer.deltas
     assert [11, 11] == list(map(len, answer.images))
-    assert answer.pose[1] + 0.4 == pytest.approx(float(answer.images[0][-1][0, 0, -1]))
+    right = answer.directions[0]
+    assert (2, 50) == pytest.approx((right.low, right.high)), "42 is above the class, -20 to 20"
+    assert answer.pose[1] + 0.08 == pytest.approx(float(answer.images[0][-1][0, 0, -1]))
+    assert answer.pose[1] - 0.4 == pytest.approx(float(answer.images[0][0][0, 0, -1]))
     assert "dimension" == ask_plain("sweep", net, by="dimension").by
     assert ([1], []) == (
         ask_plain("sweep", net, dims=[1]).dims,
