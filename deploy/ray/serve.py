@@ -93,7 +93,7 @@ def options(arguments: Arguments, settings: Settings) -> dict[str, Any]:
     chosen["autoscaling_config"] = {
         "min_replicas": arguments.replicas,
         "max_replicas": arguments.max_replicas,
-        "target_ongoing_requests": settings.max_batch_rows,  # docs/adr/0014
+        "target_ongoing_requests": settings.max_batch_rows,  # docs/adr/access.md, 14
         "upscale_delay_s": 10,
         "downscale_delay_s": 120,
     }

@@ -63,7 +63,7 @@ def test_a_prometheus_reads_what_the_service_counts(
 
 
 @pytest.mark.parametrize(
-    "manifest", ["kubernetes/components/keda/scaledobject.yaml", "kserve/inferenceservice.yaml"]
+    "manifest", ["kubernetes/components/keda/scaledobject.yaml", "kserve.yaml"]
 )
 def test_autoscalers_get_a_number(prometheus: httpx.Client, manifest: str) -> None:
     """The query of each manifest finds the waiting rows: none now."""

@@ -1,6 +1,6 @@
 """Files of published data sets: found on disk or downloaded, checked and read.
 
-torchvision is not used, see docs/adr/0029-own-readers.md.
+torchvision is not used, see decision 29 in docs/adr/model.md.
 """
 
 from __future__ import annotations
