@@ -15,10 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from http import HTTPStatus
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from model.outputs import Graph
 from service.errors import Busy, Problem, RateLimited, TooLate, Unavailable
+
+if TYPE_CHECKING:  # processes that decode do not import pydantic
+    from model.outputs import Graph
 
 NO_ROOM = "too many bytes of requests and answers in memory"
 TURN_ROWS = 16

@@ -88,7 +88,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        context.decode_pools.start()
+        context.pictures.start()
         loading = None if context.loaded else asyncio.ensure_future(context.load_and_use())
         async with serve_grpc(app, context):
             yield

@@ -35,8 +35,7 @@ from service.http.request import Request
 from service.http.route import DeferredJson, Handler, JsonOrPng, Query, Route, SlowJsonOrPng
 from service.http.uploads import FILE_FIELD, content_type, read_picture, read_pictures
 from service.inference.engine import graph_of
-from service.pictures import ImageSpec, Upload
-from service.pictures.pools import Weighed
+from service.pictures import ImageSpec, Upload, Weighed
 
 AnyView = View[Any, Any]
 VIEWS: list[AnyView] = all_views()
@@ -225,7 +224,7 @@ async def _read_uploads(
     uploads = await read_pictures(request, max_pictures=most or 0)
     if len(uploads) < least:
         raise InvalidParameter("send two images of one class", parameter=FILE_FIELD)
-    return uploads if most else [*await request.context.decode_pools.weigh(uploads, spec)]
+    return uploads if most else [*await request.context.pictures.weigh(uploads, spec)]
 
 
 def relative_size(uploads: Sequence[Upload | Weighed], spec: ImageSpec) -> int:

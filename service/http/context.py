@@ -9,14 +9,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from service.admission import Admission
-from service.drawing import open_pool
 from service.inference.batcher import Closed
 from service.inference.bundles import trim_memory
 from service.inference.engine import Engine
-from service.pictures.pools import DecodePools
+from service.pictures import PictureDecoder, drawing_pool
 from service.settings import Settings
-from service.shared import Connections, max_connections
-from service.slow import SlowThread
+from service.shared import Connections, SlowThread, max_connections
 from service.telemetry.metrics import Metrics, Workers
 
 log = logging.getLogger(__name__)
@@ -68,8 +66,8 @@ class Context:
         )
         self.metrics = Metrics(lambda: self.admission.waiting_rows, self.registry)
         self.connections = Connections(max_connections(settings.max_waiting_bytes))
-        self.decode_pools = DecodePools(max_pixels=settings.max_pixels, processes=2)
-        self.drawing = open_pool()
+        self.pictures = PictureDecoder(max_pixels=settings.max_pixels, processes=2)
+        self.drawing = drawing_pool()
         self.slow = SlowThread()
 
     async def finish(self, work: Coroutine[Any, Any, None]) -> None:
@@ -135,7 +133,7 @@ class Context:
 
     def close(self) -> None:
         """End the processes, wait for the last inference, and write the last counts."""
-        self.decode_pools.close()
+        self.pictures.close()
         self.drawing.close()
         self.slow.close()
         if self.loaded and not self.loaded.close(CLOSE_TIMEOUT_S):

@@ -21,8 +21,7 @@ from service.errors import InvalidParameter, Problem, UnknownModel
 from service.http.context import Context
 from service.http.middleware import TIMEOUT_HEADER
 from service.inference.engine import Engine, ServedNet
-from service.pictures import ImageSpec, Upload
-from service.pictures.pools import Weighed
+from service.pictures import ImageSpec, Upload, Weighed
 
 
 class Request(fastapi.Request):
@@ -125,4 +124,4 @@ class Request(fastapi.Request):
         self, uploads: Sequence[Upload | Weighed], spec: ImageSpec
     ) -> list[Prepared | Problem]:
         """Decode and fit all uploads, in order. One that cannot be read yields its problem."""
-        return await self.context.decode_pools.decode(uploads, spec)
+        return await self.context.pictures.decode(uploads, spec)

@@ -22,7 +22,6 @@ from starlette.types import Receive, Scope, Send
 from model.bundle import Manifest
 from model.views import query as views
 from model.views.answers import ModelAnswer
-from service.drawing import DRAW_CPU_S
 from service.errors import (
     InvalidParameter,
     MalformedRequest,
@@ -39,7 +38,8 @@ from service.http.negotiation import JSON, PNG, choose_media_type
 from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import PROBES, invalid
 from service.http.request import Request
-from service.pool.pool import Crashed
+from service.pictures import DRAW_CPU_S
+from service.pool import Crashed
 
 _MAX_PARAMETERS = 100
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -291,7 +291,7 @@ async def _render(answer: Any, request: Request) -> Response:
         if not isinstance(answer, SlowJsonOrPng):
             return PngResponse(await request.context.slow.run(answer.draw), headers=headers)
         try:
-            drawn = await request.context.drawing.run(DRAW_CPU_S, answer.draw)
+            _, drawn = await request.context.drawing.run(DRAW_CPU_S, answer.draw)
         except (Crashed, MemoryError) as error:
             text = (
                 f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"

@@ -23,7 +23,7 @@ from model.runtime import Array, DeviceLostError, Runtime
 from service.admission import TURN_ROWS, Claim, row_prices
 from service.errors import Problem, unwrap
 from service.inference.batcher import Batcher, BatcherLost, Queue
-from service.slow import SlowThread
+from service.shared import SlowThread
 from service.telemetry import timings
 from service.telemetry.metrics import BatchReport
 

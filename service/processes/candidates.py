@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.pool.__main__ import die_with_parent, limit_memory
+from service.pool import die_with_parent, limit_memory
 
 if TYPE_CHECKING:
     from model.preprocess import Floats

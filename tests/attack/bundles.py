@@ -21,7 +21,7 @@ from onnx import TensorProto, helper
 
 from model.bundle import MANIFEST, NEIGHBOURS, NOVELTY
 from model.bundle.samples import INDEX, SAMPLES
-from tests.service.pictures.costly import webp
+from tests.costly import webp
 
 ENCODER = "encoder.onnx"
 Change = Callable[[Path], None]

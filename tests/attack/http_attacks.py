@@ -22,7 +22,7 @@ from tests.attack.wire import (
     request,
     several,
 )
-from tests.service.pictures.costly import (
+from tests.costly import (
     chunk,
     png,
     profile,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from tests.attack.wire import SEVEN, Target, exchange, request
+from tests.costly import png
 from tests.processes import SOURCE, descendants, free_port, nginx, running
-from tests.service.pictures.costly import png
 
 Door = Literal["open", "keys", "nginx", "grpc"]
 """The service without keys, with keys, and that behind nginx or gRPC."""

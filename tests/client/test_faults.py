@@ -20,8 +20,8 @@ from capsnet import AsyncCapsNet, CapsNet, DeadlineExceeded, InvalidAnswer, Prob
 from capsnet._generated import Methods
 from capsnet.answers import Answer, from_json, read_png
 from tests.client.conftest import Serve, answer, problem
+from tests.costly import png
 from tests.processes import free_port
-from tests.service.pictures.costly import png
 
 MODELS = answer(
     200,

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.preprocess import prepare
+from model.preprocess.header import FORMATS
 from model.preprocess.picture import to_grey
+from model.preprocess.reader import decode
 from service.errors import TooLarge, UnreadablePicture, UnsupportedFormat
-from service.pictures import FORMATS, ImageSpec, decode, is_quick
-from tests.service.pictures.costly import exif_jpeg, exif_picture, exif_tiff, strips_tiff, tiff
+from service.pictures import ImageSpec, is_quick
+from tests.costly import exif_jpeg, exif_picture, exif_tiff, strips_tiff, tiff
 
 AMPLE = 10_000_000
 """Pixels, more than any picture here has."""

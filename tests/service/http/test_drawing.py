@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.drawing import MAX_WAITING
 from service.http.negotiation import JSON, PNG
+from service.pictures import MAX_DRAWINGS
 from service.shared import RoundRobin
 
 DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/rivals?count=2"]
@@ -23,7 +23,7 @@ def test_a_full_queue_of_drawings_is_answered_with_429(
     """For drawings alone: the same as JSON has no need to wait for them."""
     turns = client.app.state.drawing.turns  # type: ignore[attr-defined]
     others = RoundRobin[None]()
-    for number in range(MAX_WAITING):
+    for number in range(MAX_DRAWINGS):
         others.push(number, None)
     with monkeypatch.context() as patch:
         patch.setattr(turns, "_free", 0)

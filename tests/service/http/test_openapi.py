@@ -34,8 +34,8 @@ def client(client: TestClient, settings: Settings) -> TestClient:
     assert isinstance(client.app, FastAPI)
     app = create_app(settings.model_copy(update={"admin_keys": WITH_ADMIN_KEY.admin_keys}))
     app.state.loaded, app.state.reload = client.app.state.loaded, partial(no_reload, app)
-    app.state.decode_pools, app.state.drawing = (
-        client.app.state.decode_pools,
+    app.state.pictures, app.state.drawing = (
+        client.app.state.pictures,
         client.app.state.drawing,
     )
     return TestClient(app, base_url="http://localhost")

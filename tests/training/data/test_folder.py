@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from model.preprocess import crop
-from tests.service.pictures.costly import png, rle_bmp
+from tests.costly import png, rle_bmp
 from training.data.folder import LoadedFolder, choose_size, load_folder, name_of
 from training.data.source import DatasetError
 from training.data.words import printable, to_ascii_name

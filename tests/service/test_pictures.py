@@ -20,10 +20,9 @@ from service.errors import (
     UnreadablePicture,
     UnsupportedFormat,
 )
-from service.pictures import ImageSpec
-from service.pictures.pools import DecodePools
+from service.pictures import ImageSpec, PictureDecoder
 from service.settings import Settings
-from tests.service.pictures.costly import (
+from tests.costly import (
     chunk,
     filled_jpeg,
     png,
@@ -39,14 +38,14 @@ MAX_PIXELS: int = Settings.model_fields["max_pixels"].default
 
 
 @pytest.fixture
-def preparation() -> Iterator[DecodePools]:
+def preparation() -> Iterator[PictureDecoder]:
     """As the service has it by default."""
-    made = DecodePools(max_pixels=MAX_PIXELS, processes=2)
+    made = PictureDecoder(max_pixels=MAX_PIXELS, processes=2)
     yield made
     made.close()
 
 
-def prepare(preparation: DecodePools, *contents: bytes) -> list[Prepared | Problem]:
+def prepare(preparation: PictureDecoder, *contents: bytes) -> list[Prepared | Problem]:
     return asyncio.run(preparation.decode(contents, FRAME))
 
 
@@ -61,13 +60,13 @@ def prepare(preparation: DecodePools, *contents: bytes) -> list[Prepared | Probl
     ],
 )
 def test_what_a_header_announces_is_refused_without_a_process(
-    content: bytes, problem: type[Problem], text: str, preparation: DecodePools
+    content: bytes, problem: type[Problem], text: str, preparation: PictureDecoder
 ) -> None:
     """In a moment: nothing is decoded."""
     (found,) = prepare(preparation, content)
     assert problem is type(found)
     assert text in found.detail
-    assert 0 == preparation.fork_server.pid
+    assert 0 == preparation.pool.pid
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_what_a_header_announces_is_refused_without_a_process(
     ],
 )
 def test_a_file_of_too_many_parts_is_refused(
-    content: bytes, text: str, preparation: DecodePools
+    content: bytes, text: str, preparation: PictureDecoder
 ) -> None:
     """It alone, with a sentence that says why; the picture next to it is taken."""
     refused, taken = prepare(preparation, content, png(28, 28))
@@ -92,23 +91,23 @@ def test_a_file_of_too_many_parts_is_refused(
     assert isinstance(taken, Prepared)
 
 
-def test_cpu_time_is_limited(preparation: DecodePools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_time_is_limited(preparation: PictureDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the size that a header announces; the picture next to it is taken."""
     # A tenth of a second for the large picture; two seconds for the small one, on any host.
-    monkeypatch.setattr("service.pictures.pools._CPU_S", 2)
-    monkeypatch.setattr("service.pictures.pools._CPU_S_PER_PIXEL", -1.9 / 5_000**2)
+    monkeypatch.setattr("service.pictures._CPU_S", 2)
+    monkeypatch.setattr("service.pictures._CPU_S_PER_PIXEL", -1.9 / 5_000**2)
     refused, taken = prepare(preparation, progressive_jpeg(5_000, MAX_SCANS), png(56, 56))
     assert isinstance(refused, UnreadablePicture)
     assert "takes more than 0.1 s" in refused.detail
     assert isinstance(taken, Prepared)
 
 
-def test_memory_is_limited(preparation: DecodePools) -> None:
+def test_memory_is_limited(preparation: PictureDecoder) -> None:
     """The largest WebP still fits; where there is less memory, it alone is refused."""
     (found,) = prepare(preparation, webp(5_000))
     assert isinstance(found, Prepared)
-    small = DecodePools(max_pixels=MAX_PIXELS, processes=2)
-    small.fork_server._arguments = ("100000000", *small.fork_server._arguments[1:])
+    small = PictureDecoder(max_pixels=MAX_PIXELS, processes=2)
+    small.pool._arguments = ("100000000", *small.pool._arguments[1:])
     try:
         refused, taken = prepare(small, webp(5_000), png(56, 56))
     finally:
@@ -117,7 +116,9 @@ def test_memory_is_limited(preparation: DecodePools) -> None:
     assert isinstance(taken, Prepared)
 
 
-def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: DecodePools) -> None:
+def test_many_large_pictures_are_refused_and_small_ones_are_not(
+    preparation: PictureDecoder,
+) -> None:
     """By what their headers announce, before anything is decoded; those that left do not count."""
 
     async def scenario() -> int:
@@ -133,15 +134,15 @@ def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: Dec
     assert 1 == asyncio.run(scenario())
 
 
-def test_a_picture_whose_process_is_killed_is_not_refused(preparation: DecodePools) -> None:
+def test_a_picture_whose_process_is_killed_is_not_refused(preparation: PictureDecoder) -> None:
     """As a machine without memory kills it: the picture is good, and may be sent again."""
 
     async def scenario() -> Prepared | Problem:
         await preparation.decode([webp(1_001)], FRAME)
-        pid = await preparation.large.run(60, os.getpid)
+        pid, _ = await preparation.pool.run(60, os.getpid)
         uploads = [*2 * [webp(5_000)], png(56, 56)]
         decoding = asyncio.create_task(preparation.decode(uploads, FRAME))
-        while preparation.large.idle:  # noqa: ASYNC110  it sets no event
+        while preparation.pool.idle:  # noqa: ASYNC110  it sets no event
             await asyncio.sleep(0)
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(Unavailable):

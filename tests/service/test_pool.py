@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import pickle
+import stat
 import subprocess
 import sys
 import time
@@ -13,9 +14,7 @@ from typing import Any
 
 import pytest
 
-from service.pool.__main__ import FRAME
-from service.pool.pool import Crashed, ForkServer, Pool
-from tests.service.pool.evil import answer_raw
+from service.pool import FRAME, Crashed, Pool
 
 LIMIT_S = 60
 """For what takes a second, on a machine that is busy."""
@@ -24,15 +23,23 @@ AMPLE_S = 30.0
 
 
 @contextlib.asynccontextmanager
-async def opened(processes: int = 1) -> AsyncIterator[tuple[Pool, ForkServer]]:
-    """A pool whose processes may take 200 MB, and their fork server."""
-    fork_server = ForkServer("json", memory_bytes=200_000_000)
-    pool = Pool(fork_server, processes=processes, limit=10)
+async def opened(processes: int = 1) -> AsyncIterator[Pool]:
+    """A pool whose processes may take 200 MB."""
+    pool = Pool("json", processes=processes, limit=10, memory_bytes=200_000_000)
     try:
         async with asyncio.timeout(LIMIT_S):
-            yield pool, fork_server
+            yield pool
     finally:
         pool.close()
+
+
+def answer_raw(content: bytes) -> None:
+    """Write bytes to the pool in place of an answer, and end."""
+    for descriptor in range(3, 64):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                os.write(descriptor, content)
+    os._exit(0)
 
 
 def state(pid: int) -> str:
@@ -69,12 +76,12 @@ def scenario(
 @scenario
 async def test_a_process_is_killed_at_the_deadline() -> None:
     """Whatever it does, and another takes its place at once."""
-    async with opened() as (pool, _):
-        stuck = await pool.run(AMPLE_S, os.getpid)
+    async with opened() as pool:
+        stuck, _ = await pool.run(AMPLE_S, os.getpid)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await pool.run(AMPLE_S, time.sleep, 3600)
-        assert stuck != await pool.run(AMPLE_S, os.getpid)
+        assert (stuck, b"") != await pool.run(AMPLE_S, os.getpid)
         await until_gone(stuck)
 
 
@@ -83,13 +90,13 @@ def test_a_crash_is_nobody_else_s(end: Any) -> None:
     """Not the neighbour's, whose task runs meanwhile, nor the next task's."""
 
     async def ask() -> None:
-        async with opened(processes=2) as (pool, _):
+        async with opened(processes=2) as pool:
             neighbour = asyncio.create_task(pool.run(AMPLE_S, eval, "__import__('time').sleep(.5)"))
             await asyncio.sleep(0)
             with pytest.raises(Crashed):
                 await pool.run(AMPLE_S, *end)
-            assert await neighbour is None
-            assert 1 == await pool.run(AMPLE_S, int, "1")
+            assert (None, b"") == await neighbour
+            assert (1, b"") == await pool.run(AMPLE_S, int, "1")
 
     asyncio.run(ask())
 
@@ -118,25 +125,24 @@ def test_the_answer_of_a_process_in_bad_hands_is_only_read(content: bytes) -> No
     """It is neither unpickled nor trusted for its size; the next task has another process."""
 
     async def ask() -> None:
-        async with opened() as (pool, _):
+        async with opened() as pool:
             with pytest.raises(Crashed):
                 await pool.run(AMPLE_S, answer_raw, content)
-            assert 1 == await pool.run(AMPLE_S, int, "1")
+            assert (1, b"") == await pool.run(AMPLE_S, int, "1")
 
     asyncio.run(ask())
 
 
 OWNER = """
 import asyncio, os, time
-from service.pool.pool import Pool, ForkServer
+from service.pool import Pool
 
 async def main():
-    fork_server = ForkServer("json", memory_bytes=10**8)
-    pool = Pool(fork_server, processes=2, limit=10)
-    stuck = await pool.run(30, os.getpid)
+    pool = Pool("json", processes=2, limit=10, memory_bytes=10**8)
+    stuck, _ = await pool.run(30, os.getpid)
     running = asyncio.create_task(pool.run(30, time.sleep, 3600))
     await asyncio.sleep(0.1)
-    print(fork_server.pid, stuck, await pool.run(30, os.getpid), flush=True)
+    print(pool.pid, stuck, (await pool.run(30, os.getpid))[0], flush=True)
     await running
 
 asyncio.run(main())
@@ -156,9 +162,9 @@ def test_no_process_outlives_its_owner(pytestconfig: pytest.Config) -> None:
 
 
 async def evaluate(expression: str, module: str) -> Any:
-    """What an expression is worth in a process of a fork server that has imported a module."""
-    pool = Pool(ForkServer(module, memory_bytes=10**8), processes=1, limit=1)
+    """What an expression is worth in a process of a pool that has imported a module."""
+    pool = Pool(module, processes=1, limit=1, memory_bytes=10**8)
     try:
-        return await pool.run(AMPLE_S, eval, expression)
+        return (await pool.run(AMPLE_S, eval, expression))[0]
     finally:
         pool.close()

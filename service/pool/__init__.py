@@ -1,1 +1,0 @@
-"""Work in processes that can be killed: decoding uploads, and drawing."""
