@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from service.api.v2.messages import messages
+from service.api.v2.grpc import message_type
 from service.api.v2.tensors import LENGTH
 from tests.attack.runner import Case, Site
 from tests.attack.wire import SEVEN
@@ -32,10 +32,10 @@ Calls = Sequence[tuple[bytes, Metadata]]
 
 
 def _classify(image: bytes = SEVEN) -> Any:
-    known = messages()
-    tensor = known["InferInputTensor"](name="image", datatype="BYTES", shape=[1])
-    label = known["InferRequestedOutputTensor"](name="label")
-    return known["ModelInferRequest"](
+    request = message_type("ModelInferRequest")
+    tensor = request.InferInputTensor(name="image", datatype="BYTES", shape=[1])
+    label = request.InferRequestedOutputTensor(name="label")
+    return request(
         model_name="mnist",
         inputs=[tensor],
         outputs=[label],
@@ -80,7 +80,7 @@ async def _beside(site: Site) -> AsyncIterator[Metadata]:
         except grpc.aio.AioRpcError as error:
             site.outcomes[f"beside: {error.code().name} {error.details()}"] += 1
             return
-        read = messages()["ModelInferResponse"].FromString(answer)
+        read = message_type("ModelInferResponse").FromString(answer)
         site.outcomes[LABEL if read.raw_output_contents[0][:1] == b"\7" else WRONG] += 1
         if time.monotonic() - began > _SLOW_S:
             site.outcomes["beside: slow"] += 1

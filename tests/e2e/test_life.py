@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from model.bundle import MANIFEST
-from service.api.v2.messages import SERVICE, messages
+from service.api.v2.grpc import SERVICE, message_type
 from service.api.v2.tensors import LENGTH
 from service.settings import Settings
 from tests.attack.wire import SEVEN
@@ -46,14 +46,14 @@ source_alone = pytest.mark.usefixtures("source_alone")
 
 def infer(channel: grpc.Channel) -> str:
     """The model that answers over gRPC."""
-    known = messages()
-    image = known["InferInputTensor"](name="image", datatype="BYTES", shape=[1])
+    infer_request = message_type("ModelInferRequest")
+    image = infer_request.InferInputTensor(name="image", datatype="BYTES", shape=[1])
     call = channel.unary_unary(
         f"/{SERVICE}/ModelInfer",
-        request_serializer=known["ModelInferRequest"].SerializeToString,
-        response_deserializer=known["ModelInferResponse"].FromString,
+        request_serializer=infer_request.SerializeToString,
+        response_deserializer=message_type("ModelInferResponse").FromString,
     )
-    request = known["ModelInferRequest"](
+    request = infer_request(
         model_name=MODEL,
         inputs=[image],
         raw_input_contents=[LENGTH.pack(len(SEVEN)) + SEVEN],

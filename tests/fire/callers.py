@@ -14,7 +14,7 @@ import grpc
 import httpx
 import numpy as np
 
-from service.api.v2.messages import SERVICE, messages
+from service.api.v2.grpc import SERVICE, message_type
 from service.api.v2.tensors import LENGTH
 from tests.attack.service import Service
 from tests.fire.generator import pictures
@@ -140,20 +140,20 @@ class Callers:
     @contextmanager
     def _grpc(self) -> Iterator[Ask]:
         """Over one channel, whose connection is not shared with others."""
-        known, key = messages(), self._service.target.key
+        key, infer_request = self._service.target.key, message_type("ModelInferRequest")
         metadata = [("x-api-key", key)] if key else []
         options = [("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(self._service.grpc_address, options) as channel:
             call = channel.unary_unary(
                 f"/{SERVICE}/ModelInfer",
-                request_serializer=known["ModelInferRequest"].SerializeToString,
-                response_deserializer=known["ModelInferResponse"].FromString,
+                request_serializer=infer_request.SerializeToString,
+                response_deserializer=message_type("ModelInferResponse").FromString,
             )
 
             def ask(picture: bytes) -> tuple[str, int]:
-                image = known["InferInputTensor"](name="image", datatype="BYTES", shape=[1, 1])
-                label = known["InferRequestedOutputTensor"](name="label")
-                request = known["ModelInferRequest"](
+                image = infer_request.InferInputTensor(name="image", datatype="BYTES", shape=[1, 1])
+                label = infer_request.InferRequestedOutputTensor(name="label")
+                request = infer_request(
                     model_name=self._model,
                     inputs=[image],
                     outputs=[label],

@@ -20,14 +20,14 @@ import grpc
 from fastapi import Response
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
-from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Scope
+from tritonclient.grpc import service_pb2
 
 from service.admission import Admission
 from service.api.probes import livez, readyz
-from service.api.v2.http import InferRequest, Work, compute, describe_server, make_work
-from service.api.v2.messages import SERVICE, messages
-from service.api.v2.metadata import ProtocolModel, find
+from service.api.v2.http import describe_server
+from service.api.v2.models import ProtocolModel, Work, choose_outputs, compute, find, read_inputs
+from service.api.v2.tensors import SentTensor
 from service.errors import (
     Busy,
     InvalidParameter,
@@ -40,11 +40,12 @@ from service.http.body import ARRIVES_WHOLE
 from service.http.context import Context
 from service.http.keys import KEY_HEADER
 from service.http.middleware import TIMEOUT_HEADER
-from service.http.problems import REQUEST_ID, invalid
+from service.http.problems import REQUEST_ID
 from service.http.request import Request
 from service.http.route import Route
 
 log = logging.getLogger(__name__)
+SERVICE = "inference.GRPCInferenceService"
 MAX_STREAMS = 64
 """A connection may have this many calls at once; others wait."""
 CALL_BYTES = 1_000_000
@@ -86,12 +87,17 @@ _IDENTITY = 1
 
 
 class Protobuf(Response):
-    """A serialised message."""
+    """A serialised message, whose members are given as in JSON."""
 
     media_type = "application/grpc+proto"
 
-    def __init__(self, kind: str, /, **fields: Any) -> None:
-        super().__init__(ParseDict(fields, messages()[kind]()).SerializeToString())
+    def __init__(self, kind: str, /, **members: Any) -> None:
+        super().__init__(ParseDict(members, message_type(kind)()).SerializeToString())
+
+
+def message_type(name: str) -> Any:
+    """A type of messages, as the protocol's own client publishes it."""
+    return getattr(service_pb2, name)
 
 
 @asynccontextmanager
@@ -315,21 +321,16 @@ async def _model_infer(request: Request) -> Response:
     """Compute the outputs of a model."""
     message = await _read(request, "ModelInferRequest")
     model = find(request, message.model_name)
-    work = await request.context.slow.run_if_large(message.ByteSize(), _make_work, message, model)
-    outputs = await compute(request, model, work)
-    known = messages()
-    answer = known["ModelInferResponse"](
+    work = await request.context.slow.run_if_large(message.ByteSize(), _check, message, model)
+    outputs = await compute(request, work)
+    answer = message_type("ModelInferResponse")(
         model_name=model.name,
         model_version=model.manifest.version,
-        id=work.id or "",
-        outputs=[
-            known["InferOutputTensor"](
-                name=spec.name, datatype=spec.datatype, shape=[work.rows, *spec.row]
-            )
-            for spec, _ in work.outputs
-        ],
+        id=work.id,
         raw_output_contents=[spec.to_bytes(outputs[spec.name]) for spec, _ in work.outputs],
     )
+    for spec, _ in work.outputs:
+        answer.outputs.add(name=spec.name, datatype=spec.datatype, shape=[work.rows, *spec.row])
     return Response(answer.SerializeToString(), media_type=Protobuf.media_type)
 
 
@@ -361,7 +362,7 @@ async def _read(request: Request, kind: str) -> Any:
     body = await request.body()
     _check_head(body)
     try:
-        return messages()[kind].FromString(body)
+        return message_type(kind).FromString(body)
     except DecodeError as error:
         raise MalformedRequest("the message is not of this method's type") from error
 
@@ -392,7 +393,7 @@ def _read_varint(message: bytes, position: int) -> tuple[int, int]:
     raise MalformedRequest("the message is not of this method's type")
 
 
-def _make_work(message: Any, model: ProtocolModel) -> Work:
+def _check(message: Any, model: ProtocolModel) -> Work:
     """Check a message to a model and read its tensors, which are raw bytes.
 
     Raises:
@@ -405,26 +406,10 @@ def _make_work(message: Any, model: ProtocolModel) -> Work:
     for tensor in (*message.inputs, *message.outputs):
         for name in tensor.parameters:
             raise InvalidParameter(f"unknown parameter {name[:64]}", parameter=name)
-    inputs = [
-        {
-            "name": tensor.name,
-            "datatype": tensor.datatype,
-            "shape": list(tensor.shape),
-            "parameters": {"binary_data_size": len(content)},
-        }
+    sent = (
+        SentTensor(tensor.name, tensor.datatype, list(tensor.shape), memoryview(content))
         for tensor, content in zip(message.inputs, contents, strict=True)
-    ]
-    outputs = [{"name": tensor.name} for tensor in message.outputs]
-    try:
-        request = InferRequest.model_validate(
-            {
-                "id": message.id,
-                "parameters": {"binary_data_output": True},
-                "inputs": inputs,
-                "outputs": outputs,
-            }
-        )
-    except ValidationError as error:
-        raise invalid(error) from error
-    content = contents[0] if len(contents) == 1 else b"".join(contents)
-    return make_work(request, memoryview(content), model)
+    )
+    rows, inputs = read_inputs(model, sent)
+    names = {tensor.name: True for tensor in message.outputs}
+    return Work(model, message.id, rows, inputs, choose_outputs(model, names, binary=True))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -14,15 +14,14 @@ from pydantic_core import to_json
 from model.views.decode import MAX_POSES
 from service import VERSION
 from service.api.probes import livez, readyz
-from service.api.v2.metadata import ProtocolModel, ProtocolModelPath, find
-from service.api.v2.tensors import Tensors, TensorSpec
-from service.errors import InvalidParameter, MalformedRequest, TooLarge, UnsupportedFormat
+from service.api.v2.models import ProtocolModel, Work, choose_outputs, compute, find, read_inputs
+from service.api.v2.tensors import SentTensor, Tensors
+from service.errors import InvalidParameter, MalformedRequest, TooLarge
 from service.http.middleware import TENSOR_HEADER
 from service.http.negotiation import JSON
 from service.http.problems import invalid
 from service.http.request import Request
-from service.http.route import Route
-from service.inference.engine import graph_of
+from service.http.route import Query, Route
 
 BINARY = "application/octet-stream"
 _MARKS = (b",", b"[", b"{", b'"')
@@ -30,7 +29,14 @@ _MAX_MARKS = 10_000
 """The JSON of a request may have this many marks, and two for each value: parsed lists, strings and
 objects take more memory than their bytes."""
 _NUMBER = re.compile(r"[0-9]{1,10}")
-Size = Annotated[int, Field(strict=True, le=1 << 40)]
+Size = Annotated[int, Field(strict=True, ge=0, le=1 << 40)]
+
+
+class ProtocolModelPath(Query):
+    """The parameters of routes for one model."""
+
+    of_path: ClassVar = frozenset({"name"})
+    name: str = Field(examples=["mnist"])
 
 
 class _Strict(BaseModel):
@@ -45,7 +51,7 @@ class _Strict(BaseModel):
 class InputParameters(_Strict):
     """The parameters of an input tensor."""
 
-    binary_data_size: Annotated[Size, Field(ge=0)] | None = None
+    binary_data_size: Size | None = None
 
 
 class OutputParameters(_Strict):
@@ -86,22 +92,6 @@ class InferRequest(_Strict):
     outputs: Annotated[list[RequestedOutput], Field(max_length=32, fail_fast=True)] = []
 
 
-@dataclass(frozen=True)
-class Work:
-    """A request whose every tensor was checked."""
-
-    id: str | None
-    rows: int
-    inputs: Tensors
-    outputs: list[tuple[TensorSpec, bool]]
-    """The requested tensors, each with whether it is sent as raw bytes."""
-
-    @property
-    def answer_bytes(self) -> int:
-        """The bytes of the answer, at most or nearly so."""
-        return sum(spec.answer_bytes(self.rows, binary=binary) for spec, binary in self.outputs)
-
-
 def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
     """The routes, those that are asked most first, and with gRPC those of its methods.
 
@@ -111,11 +101,11 @@ def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
         grpc: whether there is a port for it.
     """
     max_cost = max(2 * max_pictures, MAX_POSES)
-    post = partial(Route, "POST", include_in_schema=False)
     get = partial(Route, "GET", include_in_schema=False)
     plain = partial(get, needs_models=False)
+    infer_path = "/v2/models/{name}/infer"
     routes = [
-        post("/v2/models/{name}/infer", infer, max_cost=max_cost),
+        Route("POST", infer_path, infer, max_cost=max_cost, include_in_schema=False),
         get("/v2/models/{name}", describe_model, fixed=True),
         get("/v2/models/{name}/ready", check_model),
         plain("/v2/health/live", live, permission="public"),
@@ -143,11 +133,7 @@ async def ready(request: Request) -> dict[str, bool]:
 
 async def describe_server(_request: Request) -> dict[str, Any]:
     """Show the server's metadata."""
-    return {
-        "name": "capsnet-service",
-        "version": VERSION,
-        "extensions": ["binary_tensor_data"],
-    }
+    return {"name": "capsnet-service", "version": VERSION, "extensions": ["binary_tensor_data"]}
 
 
 async def describe_model(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
@@ -163,42 +149,14 @@ async def check_model(request: Request, query: ProtocolModelPath) -> dict[str, A
 async def infer(request: Request, query: ProtocolModelPath) -> Response:
     """Compute the outputs of a model."""
     model, slow = find(request, query.name), request.context.slow
-    encoding = request.headers.get("content-encoding", "").strip().lower()
-    if encoding not in ("", "identity"):
-        raise UnsupportedFormat(f"send the body as it is, not as {encoding[:32]}")
     body = await request.body()
     head, tensors = _split(body, request.headers.get(TENSOR_HEADER))
     if head:
         work = await slow.run_if_large(len(head), _read, head, tensors, model)
-    else:
-        work = Work(None, 1, {"image": [body]}, _choose_outputs(InferRequest(inputs=[]), model))
-    outputs = await compute(request, model, work)
-    return await slow.run_if_large(work.answer_bytes, _answer, model, work, outputs)
-
-
-async def compute(request: Request, model: ProtocolModel, work: Work) -> Tensors:
-    """The outputs that are wanted, perhaps others too.
-
-    Raises:
-        Busy, TooLate: see `Claim.admit`.
-        Unavailable: there is no room for the answer.
-        Problem: an image file cannot be read.
-    """
-    request.claim.reserve_answer(work.answer_bytes)
-    wanted = {spec.name for spec, _ in work.outputs}
-    price = request.engine.price(model.manifest.name, graph_of(model.needs))
-    request.admit(work.rows * (2 if "novelty" in wanted else 1), price=price)  # it decodes too
-    return await model.compute(request, model.manifest, work.inputs, wanted)
-
-
-def make_work(request: InferRequest, tensors: memoryview, model: ProtocolModel) -> Work:
-    """Check a request to a model, and read its tensors, perhaps from the bytes after the JSON.
-
-    Raises:
-        Problem: a tensor is not one of the model's.
-    """
-    inputs, rows = _read_inputs(request.inputs, tensors, model)
-    return Work(request.id, rows, inputs, _choose_outputs(request, model))
+    else:  # an image file alone
+        work = Work(model, "", 1, {"image": [body]}, choose_outputs(model, {}))
+    outputs = await compute(request, work)
+    return await slow.run_if_large(work.answer_bytes, _answer, work, outputs)
 
 
 def _split(body: bytes, length: str | None) -> tuple[bytes, memoryview]:
@@ -221,66 +179,41 @@ def _read(head: bytes, tensors: memoryview, model: ProtocolModel) -> Work:
         request = InferRequest.model_validate_json(head)
     except ValidationError as error:
         raise invalid(error) from error
-    return make_work(request, tensors, model)
+    rows, inputs = read_inputs(model, _with_values(request.inputs, tensors))
+    names = {output.name: output.parameters.binary_data for output in request.outputs}
+    outputs = choose_outputs(model, names, binary=request.parameters.binary_data_output)
+    return Work(model, request.id or "", rows, inputs, outputs)
 
 
-def _read_inputs(
-    inputs: list[InputTensor], content: memoryview, model: ProtocolModel
-) -> tuple[Tensors, int]:
-    """The tensors, and how many rows each has."""
-    specs = {spec.name: spec for spec in model.inputs}
-    tensors: Tensors = {}
-    counts: set[int] = set()
+def _with_values(inputs: list[InputTensor], content: memoryview) -> Iterator[SentTensor]:
+    """Each input with its values, which stand in the JSON or after it.
+
+    Raises:
+        InvalidParameter, MalformedRequest: it has none, or too few or too many bytes follow.
+    """
     for tensor in inputs:
-        spec = specs.pop(tensor.name, None)
-        if spec is None:
-            known = ", ".join(spec.name for spec in model.inputs)
-            text = f"{tensor.name[:64]!r} is unknown or given twice; inputs: {known}"
+        size, values = tensor.parameters.binary_data_size, tensor.data
+        if (size is None) == (values is None):
+            text = f"{tensor.name[:64]}: send either data or binary_data_size"
             raise InvalidParameter(text, parameter="inputs")
-        rows = spec.count_rows(tensor.datatype, tensor.shape, max_rows=model.max_rows)
-        counts.add(rows)
-        size = tensor.parameters.binary_data_size
-        if (size is None) == (tensor.data is None):
-            raise spec.refuse("send either data or binary_data_size")
-        if tensor.data is not None:
-            tensors[tensor.name] = spec.from_json(tensor.data, tensor.shape)
-        elif size is not None:
-            tensors[tensor.name] = spec.from_bytes(content[:size], rows)
-            if size > len(content):
-                raise spec.refuse(f"binary_data_size is {size:,}; {len(content):,} bytes are left")
-            content = content[size:]
+        raw = content[: size or 0]
+        if len(raw) < (size or 0):
+            text = f"{tensor.name[:64]}: binary_data_size is {size:,}; {len(raw):,} bytes are left"
+            raise InvalidParameter(text, parameter="inputs")
+        content = content[len(raw) :]
+        sent = raw if values is None else values
+        yield SentTensor(tensor.name, tensor.datatype, tensor.shape, sent)
     if content:
         raise MalformedRequest(f"{len(content):,} bytes follow the last tensor")
-    if len(counts) != 1:
-        raise InvalidParameter("all inputs have the same number of rows", parameter="inputs")
-    return tensors, counts.pop()
 
 
-def _choose_outputs(request: InferRequest, model: ProtocolModel) -> list[tuple[TensorSpec, bool]]:
-    """The requested outputs, or the default ones if none is requested."""
-    binary = request.parameters.binary_data_output
-    if not request.outputs:
-        return [(spec, binary) for spec in model.outputs if not spec.optional]
-    specs = {spec.name: spec for spec in model.outputs}
-    chosen = []
-    for output in request.outputs:
-        if output.name not in specs:
-            known = ", ".join(spec.name for spec in model.outputs)
-            text = f"{output.name[:64]!r} is unknown or asked for twice; outputs: {known}"
-            raise InvalidParameter(text, parameter="outputs")
-        binary_data = output.parameters.binary_data
-        chosen.append((specs.pop(output.name), binary if binary_data is None else binary_data))
-    return chosen
-
-
-def _answer(model: ProtocolModel, work: Work, outputs: Tensors) -> Response:
+def _answer(work: Work, outputs: Tensors) -> Response:
     """Form the JSON, and after it the outputs that are requested as bytes."""
     described: list[bytes] = []
     tensors: list[bytes] = []
     for spec, binary in work.outputs:
-        shape = [work.rows, *spec.row]
+        output = {**spec.describe(), "shape": [work.rows, *spec.row]}
         tensor = outputs[spec.name]
-        output: dict[str, Any] = {"name": spec.name, "datatype": spec.datatype, "shape": shape}
         if binary:
             tensors.append(spec.to_bytes(tensor))
             size = {"binary_data_size": len(tensors[-1])}
@@ -288,8 +221,8 @@ def _answer(model: ProtocolModel, work: Work, outputs: Tensors) -> Response:
         else:
             described.append(to_json(output)[:-1] + b',"data":' + spec.to_json(tensor) + b"}")
     named = {"id": work.id} if work.id else {}
-    version = model.manifest.version
-    head = to_json({"model_name": model.name, "model_version": version, **named})
+    version = work.model.manifest.version
+    head = to_json({"model_name": work.model.name, "model_version": version, **named})
     text = head[:-1] + b',"outputs":[' + b",".join(described) + b"]}"
     if not tensors:
         return Response(text, media_type=JSON)

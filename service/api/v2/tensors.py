@@ -6,7 +6,7 @@ import math
 import struct
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,16 @@ LENGTH = struct.Struct("<I")
 _DTYPES: dict[Datatype, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "INT64": np.dtype("<i8")}
 _NUMBERS: dict[Datatype, set[type]] = {"FP32": {int, float}, "INT64": {int}}
 """The types of numbers in JSON, in which truth values are no numbers."""
-_BINARY_BYTES, _JSON_BYTES = 8, 22
-"""The bytes of a value."""
+
+
+class SentTensor(NamedTuple):
+    """An input as a client sends it."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    values: memoryview | list[Any]
+    """Raw bytes; or the values in JSON, in nested lists or a flat one."""
 
 
 @dataclass(frozen=True)
@@ -48,70 +56,38 @@ class TensorSpec:
         """The number of values in one row."""
         return math.prod(self.row)
 
-    def answer_bytes(self, rows: int, *, binary: bool) -> int:
-        """The bytes that so many rows take in an answer, at most or nearly so."""
-        return rows * self.values * (_BINARY_BYTES if binary else _JSON_BYTES)
+    def describe(self) -> dict[str, Any]:
+        """Its metadata."""
+        return {"name": self.name, "datatype": self.datatype, "shape": [-1, *self.row]}
 
-    def count_rows(self, datatype: str, shape: list[int], *, max_rows: int) -> int:
-        """The rows of a tensor that is announced with a datatype and a shape.
+    def read(self, sent: SentTensor, max_rows: int) -> Tensor:
+        """The tensor of this input. Raw numbers are not copied if the processor can read them.
 
-        Where a row is one value, the shape may be (N) in place of (N, 1).
+        Where a row is one value, the shape may be (N) in place of (N, 1). Elements of BYTES are
+        base64 in JSON.
 
         Raises:
-            InvalidParameter: they are not those of this input.
+            InvalidParameter: the datatype, the shape, the number of values or a value is wrong.
             TooLarge: there are too many rows.
+            MalformedRequest: raw bytes have not the size of the shape, or an element is not base64.
         """
-        if datatype != self.datatype:
-            raise self.refuse(f"the datatype is {self.datatype}, not {datatype[:16]}")
-        rows, *row = shape or [0]
-        if rows < 1 or (tuple(row) != self.row and (row or self.row != (1,))):
-            wanted = ", ".join(map(str, ("N", *self.row)))
-            raise self.refuse(f"the shape is ({wanted}) with N >= 1, not {shape[:8]}")
-        if rows > max_rows:
-            raise TooLarge(f"{self.name}: at most {max_rows} rows per request, not {rows}")
-        return rows
-
-    def from_bytes(self, content: memoryview, rows: int) -> Tensor:
-        """The tensor in a part of a body, without a copy where the processor can read it there.
-
-        Raises:
-            MalformedRequest: it has not the size of so many rows.
-            InvalidParameter: a value is out of range.
-        """
-        if self.datatype == "BYTES":
-            return self._split(content, rows)
-        dtype = _DTYPES[self.datatype]
-        size = rows * self.values * dtype.itemsize
-        if len(content) != size:
-            raise MalformedRequest(
-                f"{self.name}: {rows} rows have {size:,} bytes, not {len(content):,}",
-                parameter=self.name,
+        rows = self._count_rows(sent, max_rows)
+        if isinstance(sent.values, memoryview):
+            if self.datatype == "BYTES":
+                return self._split(sent.values, rows)
+            array = self._from_bytes(sent.values, rows)
+        else:
+            values = self._flatten(sent.values, rows)
+            if self.datatype == "BYTES":
+                return [unwrap(decode_base64(file)) for file in values]
+            array = self._from_json(values)
+        low, high = array.min(), array.max()
+        if not self.low <= low <= high <= self.high:  # NaN is in no range
+            raise self.refuse(
+                f"values are finite and from {self.low:g} to {self.high:g}; "
+                f"found {low:g} to {high:g}"
             )
-        array = np.frombuffer(content, dtype).reshape(rows, *self.row)
-        return self._check(np.require(array, requirements="A"))
-
-    def from_json(self, data: list[Any], shape: list[int]) -> Tensor:
-        """Read a tensor in JSON: nested lists or a flat one. Elements of BYTES are base64.
-
-        Raises:
-            MalformedRequest: an element is not base64.
-            InvalidParameter: the values are not those of the shape and datatype, or out of range.
-        """
-        while data and set(map(type, data)) == {list}:
-            data = list(chain.from_iterable(data))
-        if len(data) != math.prod(shape):
-            raise self.refuse(f"{math.prod(shape)} values are announced, not {len(data)}")
-        if self.datatype == "BYTES":
-            return [unwrap(decode_base64(file)) for file in data]
-        if not set(map(type, data)) <= _NUMBERS[self.datatype]:
-            raise self.refuse(f"data holds values that are not {self.datatype}")
-        try:
-            values = np.array(data, np.float64 if self.datatype == "FP32" else np.int64)
-        except OverflowError as error:
-            raise self.refuse(f"data holds values that are not {self.datatype}") from error
-        with np.errstate(over="ignore"):  # what is no float32 is refused as out of range
-            numbers = values.astype(_DTYPES[self.datatype])
-        return self._check(numbers.reshape(shape[0], *self.row))
+        return array.reshape(rows, *self.row)
 
     def to_bytes(self, tensor: Tensor) -> bytes:
         """The tensor as it stands in a body."""
@@ -130,14 +106,44 @@ class TensorSpec:
         """The problem with an input."""
         return InvalidParameter(f"{self.name}: {reason}", parameter=self.name)
 
-    def _check(self, array: NDArray[Any]) -> NDArray[Any]:
-        low, high = array.min(), array.max()
-        if not self.low <= low <= high <= self.high:  # NaN is in no range
-            raise self.refuse(
-                f"values are finite and from {self.low:g} to {self.high:g}; "
-                f"found {low:g} to {high:g}"
+    def _count_rows(self, sent: SentTensor, max_rows: int) -> int:
+        if sent.datatype != self.datatype:
+            raise self.refuse(f"the datatype is {self.datatype}, not {sent.datatype[:16]}")
+        rows, *row = sent.shape or [0]
+        if rows < 1 or (tuple(row) != self.row and (row or self.row != (1,))):
+            wanted = ", ".join(map(str, ("N", *self.row)))
+            raise self.refuse(f"the shape is ({wanted}) with N >= 1, not {sent.shape[:8]}")
+        if rows > max_rows:
+            raise TooLarge(f"{self.name}: at most {max_rows} rows per request, not {rows}")
+        return rows
+
+    def _from_bytes(self, content: memoryview, rows: int) -> NDArray[Any]:
+        dtype = _DTYPES[self.datatype]
+        size = rows * self.values * dtype.itemsize
+        if len(content) != size:
+            raise MalformedRequest(
+                f"{self.name}: {rows} rows have {size:,} bytes, not {len(content):,}",
+                parameter=self.name,
             )
-        return array
+        return np.require(np.frombuffer(content, dtype), requirements="A")
+
+    def _flatten(self, data: list[Any], rows: int) -> list[Any]:
+        while data and set(map(type, data)) == {list}:
+            data = list(chain.from_iterable(data))
+        if len(data) != rows * self.values:
+            raise self.refuse(f"{rows * self.values} values are announced, not {len(data)}")
+        return data
+
+    def _from_json(self, data: list[Any]) -> NDArray[Any]:
+        problem = self.refuse(f"data holds values that are not {self.datatype}")
+        if not set(map(type, data)) <= _NUMBERS[self.datatype]:
+            raise problem
+        try:
+            values = np.array(data, np.float64 if self.datatype == "FP32" else np.int64)
+        except OverflowError as error:
+            raise problem from error
+        with np.errstate(over="ignore"):  # what is no float32 is refused as out of range
+            return values.astype(_DTYPES[self.datatype])
 
     def _split(self, content: memoryview, rows: int) -> list[bytes]:
         """The elements of a BYTES tensor, each after its length."""

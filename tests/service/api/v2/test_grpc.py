@@ -14,7 +14,7 @@ import pytest
 from pydantic import SecretStr
 
 from model.preprocess import Floats
-from service.api.v2.messages import SERVICE
+from service.api.v2.grpc import SERVICE
 from service.app import create_app
 from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
@@ -101,7 +101,6 @@ def test_errors_have_codes_and_words(
     [
         (b"\x2a\x00" * 100_000, "a message has at most 16,384 bytes besides raw_input_contents"),
         (b"\x3a\x00" * 100_000, "a message has at most 16,384 bytes besides raw_input_contents"),
-        (b"\x1a\xac\x02" + b"x" * 300, "id: String should have at most 256 characters"),
         (b"\xff", "the message is not of this method's type"),
         (b"\x2a\x05", "the message is not of this method's type"),
         (b"\x1a\x01\xff", "the message is not of this method's type"),

@@ -13,8 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from service.admission import Admission
 from service.api.v2 import grpc as server
-from service.api.v2.grpc import serve_grpc
-from service.api.v2.messages import SERVICE, messages
+from service.api.v2.grpc import SERVICE, message_type, serve_grpc
 from service.http.context import Context
 from service.settings import Settings
 from tests.attack.http2 import DATA, END_STREAM, PREFACE, SETTINGS, frame, head, message
@@ -50,7 +49,7 @@ class App:
             self.told.set_result(leaving.result())
         leaving.cancel()
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        ready = messages()["ServerReadyResponse"](ready=True)
+        ready = message_type("ServerReadyResponse")(ready=True)
         await send({"type": "http.response.body", "body": ready.SerializeToString()})
 
 
@@ -78,13 +77,12 @@ async def serving(
 
 def is_ready(channel: grpc.aio.Channel, of: str = "Server") -> grpc.aio.UnaryUnaryCall:
     """Ask whether the server, which needs no key, or its model is ready."""
-    known = messages()
     ask = channel.unary_unary(
         f"/{SERVICE}/{of}Ready",
-        request_serializer=known[f"{of}ReadyRequest"].SerializeToString,
-        response_deserializer=known[f"{of}ReadyResponse"].FromString,
+        request_serializer=message_type(f"{of}ReadyRequest").SerializeToString,
+        response_deserializer=message_type(f"{of}ReadyResponse").FromString,
     )
-    return ask(known[f"{of}ReadyRequest"](), timeout=PATIENCE_S)
+    return ask(message_type(f"{of}ReadyRequest")(), timeout=PATIENCE_S)
 
 
 async def test_the_end_of_the_service_waits_for_calls() -> None:

@@ -1,13 +1,15 @@
-"""The protocol's models: each is one graph of a loaded bundle, with input and output tensors."""
+"""The protocol's models, and what one request has them compute, over HTTP and gRPC alike.
+
+Each model is one graph of a loaded bundle, with input and output tensors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
@@ -15,20 +17,14 @@ from model.preprocess import Floats
 from model.views.decode import MAX_COMPONENT, MAX_POSES
 from model.views.net import encode_all
 from model.views.novelty import score_encoded
-from service.api.v2.tensors import Tensors, TensorSpec
+from service.api.v2.tensors import SentTensor, Tensors, TensorSpec
 from service.errors import InvalidParameter, UnknownModel, unwrap
 from service.http.request import Request
-from service.http.route import Query
+from service.inference.engine import graph_of
 from service.pictures import ImageSpec
 
-PLATFORM = "onnxruntime_onnx"
-
-
-class ProtocolModelPath(Query):
-    """The parameters of routes for one model."""
-
-    of_path: ClassVar = frozenset({"name"})
-    name: str = Field(examples=["mnist"])
+_BINARY_BYTES, _JSON_BYTES = 8, 22
+"""The bytes of a value in an answer."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +56,87 @@ class ProtocolModel:
         return {
             "name": self.name,
             "versions": [self.manifest.version],
-            "platform": PLATFORM,
-            "inputs": [_describe(spec) for spec in self.inputs],
-            "outputs": [_describe(spec) for spec in self.outputs],
+            "platform": "onnxruntime_onnx",
+            "inputs": [spec.describe() for spec in self.inputs],
+            "outputs": [spec.describe() for spec in self.outputs],
         }
+
+
+@dataclass(frozen=True)
+class Work:
+    """A request whose every tensor was checked."""
+
+    model: ProtocolModel
+    id: str
+    """Of the request; empty where it has none."""
+    rows: int
+    inputs: Tensors
+    outputs: list[tuple[TensorSpec, bool]]
+    """The requested tensors, each with whether it is sent as raw bytes."""
+
+    @property
+    def answer_bytes(self) -> int:
+        """The bytes of the answer, at most or nearly so."""
+        return self.rows * sum(
+            spec.values * (_BINARY_BYTES if binary else _JSON_BYTES)
+            for spec, binary in self.outputs
+        )
+
+
+def read_inputs(model: ProtocolModel, inputs: Iterable[SentTensor]) -> tuple[int, Tensors]:
+    """The number of rows, and the tensors.
+
+    Raises:
+        Problem: a tensor is not one of the model's.
+    """
+    specs, tensors = {spec.name: spec for spec in model.inputs}, Tensors()
+    for sent in inputs:
+        spec = specs.pop(sent.name, None)
+        if spec is None:
+            known = ", ".join(spec.name for spec in model.inputs)
+            text = f"{sent.name[:64]!r} is unknown or given twice; inputs: {known}"
+            raise InvalidParameter(text, parameter="inputs")
+        tensors[sent.name] = spec.read(sent, model.max_rows)
+    rows = set(map(len, tensors.values()))
+    if len(rows) != 1:
+        raise InvalidParameter("all inputs have the same number of rows", parameter="inputs")
+    return rows.pop(), tensors
+
+
+def choose_outputs(
+    model: ProtocolModel, names: Mapping[str, bool | None], *, binary: bool = False
+) -> list[tuple[TensorSpec, bool]]:
+    """The requested outputs, or the default ones, each with whether it is sent as raw bytes.
+
+    Args:
+        model: whose they are.
+        names: of those that are requested, each with whether raw bytes are; None is `binary`.
+        binary: whether raw bytes are sent where that is not said.
+
+    Raises:
+        InvalidParameter: there is no such output.
+    """
+    specs = {spec.name: spec for spec in model.outputs}
+    for name in names.keys() - specs.keys():
+        text = f"{name[:64]!r} is unknown; outputs: {', '.join(specs)}"
+        raise InvalidParameter(text, parameter="outputs")
+    names = names or {name: None for name, spec in specs.items() if not spec.optional}
+    return [(specs[name], binary if is_raw is None else is_raw) for name, is_raw in names.items()]
+
+
+async def compute(request: Request, work: Work) -> Tensors:
+    """The outputs that are wanted, perhaps others too.
+
+    Raises:
+        Busy, TooLate: see `Claim.admit`.
+        Unavailable: there is no room for the answer.
+        Problem: an image file cannot be read.
+    """
+    request.claim.reserve_answer(work.answer_bytes)
+    model, wanted = work.model, {spec.name for spec, _ in work.outputs}
+    price = request.engine.price(model.manifest.name, graph_of(model.needs))
+    request.admit(work.rows * (2 if "novelty" in wanted else 1), price=price)  # it decodes too
+    return await model.compute(request, model.manifest, work.inputs, wanted)
 
 
 def find(request: Request, name: str) -> ProtocolModel:
@@ -191,7 +264,3 @@ async def _read_images(request: Request, manifest: Manifest, inputs: Tensors) ->
             prepared = await request.decode([*files], spec)
             return np.stack([unwrap(item).image for item in prepared])
     raise InvalidParameter("send either images or image", parameter="images")
-
-
-def _describe(spec: TensorSpec) -> dict[str, Any]:
-    return {"name": spec.name, "datatype": spec.datatype, "shape": [-1, *spec.row]}
