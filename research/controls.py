@@ -13,7 +13,7 @@ from model.bundle.manifest import Offer
 from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig, DepthwiseCells
 from model.capsnet.decoder import build_decoder
-from model.capsnet.routing import by_agreement
+from model.capsnet.routing import weigh
 from model.capsnet.squash import length, squash, squash_exponential
 from model.capsnet.stem import Stem, StemLayer, geometry, initialise, out_channels
 
@@ -129,8 +129,7 @@ class UniformCapsNet(AttentionCapsNet):
         """Encode images (N, C, H, W) in [0, 1]."""
         capsules = self.primary_capsules(images)
         with torch.autocast(capsules.device.type, enabled=False):
-            votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
-            poses = squash_exponential(by_agreement.weigh(votes, None))
+            poses = squash_exponential(weigh(self.votes(capsules), None))
             return Encoding(length(poses), poses)
 
 

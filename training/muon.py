@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model.capsnet.votes import Votes
+from model.capsnet.routing import Votes
 from training.device import has_bfloat16
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)

@@ -143,10 +143,10 @@ class Recipe(Augmentation):
             self._check_pairs()
 
     def _check_family(self) -> None:
-        factored = isinstance(self.network, DynamicConfig | AttentionConfig)
+        own_votes = isinstance(self.network, DynamicConfig | AttentionConfig)
         if self.muon_normalised and not isinstance(self.network, AttentionConfig):
             raise ValueError("muon_normalised is for self-attention routing")
-        if not factored and self.muon_votes:
+        if not own_votes and self.muon_votes:
             raise ValueError("muon_votes is for dynamic and self-attention routing")
 
     def _check_pairs(self) -> None:

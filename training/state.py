@@ -22,10 +22,10 @@ from model import find
 from model.bundle import MANIFEST, Bundle, BundleError
 from model.bundle.atomic_file import replacing
 from model.capsnet import Network, build
-from model.capsnet.codes import fit_codes
+from model.capsnet.decoder import fit_codes
+from model.capsnet.families import read_weights
 from model.capsnet.pretrained import PretrainedNetwork
 from model.capsnet.stem import fit_whitening
-from model.capsnet.weights import read
 from model.preprocess import WHITE
 from training.data.augment import moved_copies
 from training.data.datasets import Examples
@@ -149,7 +149,7 @@ def starting_point(source: Path) -> Checkpoint:
             pictures=pictures and FolderSplit(**pictures),
             examples=training["examples"],
             runs=tuple(runs_of(training)),
-            network=read(bundle),
+            network=read_weights(bundle),
             trained=None,
             optimiser={},
         )

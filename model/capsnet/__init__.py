@@ -3,9 +3,8 @@
 Nothing outside this package and `training` may import torch.
 """
 
-from model.capsnet.families import FAMILIES, Family, build, config_from_dict, family_of
+from model.capsnet.families import FAMILIES, Family, build, config_from_dict, family_of, load
 from model.capsnet.network import Network, NetworkConfig
-from model.capsnet.weights import load
 from model.outputs import Encoding, Trace
 
 __all__ = [

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from model.bundle import Layer
-from model.capsnet.codes import ClassCodes
-from model.capsnet.decoder import build_decoder
+from model.capsnet.decoder import ClassCodes, build_decoder
 from model.capsnet.network import Network, NetworkConfig
-from model.capsnet.routing import attention
+from model.capsnet.routing import SelfAttention, Votes
 from model.capsnet.squash import length, squash_exponential
 from model.capsnet.stem import (
     Conv,
@@ -25,7 +24,6 @@ from model.capsnet.stem import (
     initialise,
     out_channels,
 )
-from model.capsnet.votes import Votes
 from model.outputs import Encoding, Trace
 
 _SUM_STD = 0.4
@@ -46,7 +44,7 @@ class AttentionConfig(NetworkConfig):
     primary_dim: int = 8
     pose: Literal["routed", "homogeneous"] = "routed"
     """`routed`: routing finds the whole pose. `homogeneous`: it finds the length, and a code of the
-    image by the class's own components the direction (see `model.capsnet.codes`). Such a network
+    image by the class's own components the direction (see `ClassCodes`). Such a network
     decodes with the same components, so that its decoder has no other sizes."""
 
     def __post_init__(self) -> None:
@@ -128,7 +126,7 @@ class AttentionCapsNet(Network):
         )
         self.prior = nn.Parameter(torch.zeros(config.num_classes, config.num_primary))
         """B, (K, I): the coupling bias, by the name that stored weights have."""
-        self.routing = attention.Routing()
+        self.routing = SelfAttention()
         homogeneous = config.pose == "homogeneous"
         self.decoder = ClassCodes(config) if homogeneous else build_decoder(config)
 
@@ -141,8 +139,7 @@ class AttentionCapsNet(Network):
         """Encode images (N, C, H, W) in [0, 1]."""
         capsules = self.primary_capsules(images)
         with torch.autocast(capsules.device.type, enabled=False):
-            votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
-            poses = self.routing(votes, self.prior)
+            poses = self.routing(self.votes(capsules), self.prior)
             lengths = length(poses)
             if isinstance(self.decoder, ClassCodes):
                 poses = self.decoder.poses(lengths, images)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from pydantic import AliasChoices, Field
 from torch import Tensor, nn
 
 from model.capsnet.network import Network, NetworkConfig
@@ -29,9 +27,7 @@ class BaselineConfig(NetworkConfig):
     """The widths of the fully connected layers, except the last: an output for each class."""
     dropout: float = 0.5
     """The share of the last hidden layer's outputs that a training step leaves out."""
-    multi_label: Annotated[bool, Field(validation_alias=AliasChoices("multi_label", "several"))] = (
-        False
-    )
+    multi_label: bool = False
     """Several classes may be present: each has a sigmoid, in place of one softmax."""
 
     def __post_init__(self) -> None:

@@ -10,6 +10,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from model.capsnet.network import NetworkConfig
+from model.capsnet.squash import EPSILON
+
+SCALE = 0.25
+"""c: how far one standard deviation of the code turns the pose. With 15 numbers of about 1 each,
+the code and the scale have about equal parts in the direction."""
+MOST_DEVIATIONS = 6.0
+"""Codes are cut off at this many standard deviations of the class."""
+_LEAST_PX = 48
+"""The longer side of a thumbnail has at least this many pixels, where the image has."""
 
 
 class ClassLayer(nn.Module):
@@ -110,3 +119,121 @@ def decoder_channels_for(height: int, width: int, *, widest: int = 64) -> tuple[
     """
     stages = max(1, round(math.log2(max(height, width) / 8)))
     return tuple(max(16, widest // 2**stage) for stage in range(stages + 1))
+
+
+class ClassCodes(nn.Module):
+    """Homogeneous poses: a linear code of thumbnails for each class, and its decoder.
+
+    A pose is l (1, c z) / |(1, c z)|, as in homogeneous coordinates: its first number is the scale,
+    and the others, relative to it, are a linear code z of the image. Routing decides the length l
+    alone. The codes start as the principal components of each class's own training images, so that
+    a pose says how the image looks as a member of that class, and the length whether it is one.
+    Classes with some thirty images need that: routed votes learnt from so few collapse to about two
+    dimensions.
+
+    Thumbnails are images averaged over squares of `factor` pixels, P numbers in all. Decoding
+    enlarges them by linear interpolation.
+    """
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.image_shape = config.image_shape
+        self.factor = thumbnail_factor(config.height, config.width)
+        channels, height, width = config.image_shape
+        self.thumbnail_shape = (channels, height // self.factor, width // self.factor)
+        pixels = channels * self.thumbnail_shape[1] * self.thumbnail_shape[2]
+        numbers = config.class_dim - 1
+        self.components = nn.Parameter(torch.zeros(config.num_classes, numbers, pixels))
+        """V, (K, D - 1, P): the axes of each class's code, of unit length."""
+        self.deviations = nn.Parameter(torch.ones(config.num_classes, numbers))
+        """The standard deviation of each class's training images along its axes, (K, D - 1)."""
+        self.means = nn.Parameter(torch.full((config.num_classes, pixels), 0.5))
+        """The mean thumbnail of each class, (K, P)."""
+
+    def encode(self, images: Tensor) -> Tensor:
+        """The codes z (N, K, D - 1) of images (N, C, H, W): standard deviations of each class."""
+        pixels = self._thumbnails(images).flatten(1)  # (N, P)
+        classes, numbers, count = self.components.shape
+        offsets = torch.matmul(self.components, self.means.unsqueeze(2)).squeeze(2)  # (K, D - 1)
+        products = torch.matmul(pixels, self.components.reshape(-1, count).transpose(0, 1))
+        codes = (products.reshape(-1, classes, numbers) - offsets) / self.deviations
+        return codes.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+
+    def poses(self, lengths: Tensor, images: Tensor) -> Tensor:
+        """The poses (N, K, D) of lengths (N, K) and images (N, C, H, W)."""
+        codes = SCALE * self.encode(images.float())
+        ones = codes[..., :1] * 0 + 1  # of the batch's size, without an operator that asks for it
+        directions = torch.cat((ones, codes), dim=-1)
+        norms = torch.sqrt((directions * directions).sum(dim=-1, keepdim=True))
+        return directions * (lengths.unsqueeze(-1) / norms)
+
+    def forward(self, poses: Tensor, classes: Tensor) -> Tensor:
+        """Decode poses (M, D) of classes (M,), int64, to images (M, C, H, W) in [0, 1]."""
+        scale = poses[:, :1].clamp_min(EPSILON)
+        codes = (poses[:, 1:] / scale / SCALE).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+        numbers = codes * self.deviations.index_select(0, classes)
+        components = self.components.index_select(0, classes)  # (M, D - 1, P)
+        pixels = torch.matmul(numbers.unsqueeze(1), components).squeeze(1)
+        pixels = pixels + self.means.index_select(0, classes)
+        images = pixels.reshape(-1, *self.thumbnail_shape)
+        if self.factor > 1:
+            images = functional.interpolate(
+                images, scale_factor=float(self.factor), mode="bilinear", align_corners=False
+            )
+        return images.clamp(0, 1)
+
+    @torch.no_grad()
+    def fit(self, images: Tensor, labels: Tensor) -> None:
+        """Set the codes to the principal components of each class.
+
+        A class with fewer images than numbers leaves the other numbers without effect.
+
+        Args:
+            images: (N, C, H, W) in [0, 1], training images.
+            labels: (N,), int64.
+        """
+        for label in range(len(self.components)):
+            pixels = self._thumbnails(images[labels == label]).flatten(1).double()
+            if not len(pixels):
+                continue
+            self.means[label] = mean = pixels.mean(dim=0)
+            axes, deviations = _principal_axes(pixels - mean, self.components.shape[1])
+            self.components[label].zero_()
+            self.components[label, : len(axes)] = axes.to(self.components.dtype)
+            self.deviations[label].fill_(1)
+            self.deviations[label, : len(axes)] = deviations.to(self.deviations.dtype)
+
+    def _thumbnails(self, images: Tensor) -> Tensor:
+        return functional.avg_pool2d(images, self.factor) if self.factor > 1 else images
+
+
+def thumbnail_factor(height: int, width: int) -> int:
+    """How many times smaller than the image its thumbnail is: it divides both sides."""
+    fitting = (factor for factor in (4, 3, 2) if not height % factor and not width % factor)
+    return next((f for f in fitting if max(height, width) // f >= _LEAST_PX), 1)
+
+
+def _principal_axes(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The principal axes (M, P) of centred rows (N, P), and the deviation along each; M <= count.
+
+    They come from the smaller of the two matrices of products. Axes without variance are left out.
+    """
+    few = len(rows) < rows.shape[1]
+    values, vectors = torch.linalg.eigh(rows @ rows.T if few else rows.T @ rows)
+    values, vectors = values.flip(0)[:count].clamp_min(0), vectors.flip(1)[:, :count]
+    kept = values > 1e-9 * values[0].clamp_min(1e-30)
+    values, vectors = values[kept], vectors[:, kept]
+    axes = (rows.T @ vectors / values.sqrt() if few else vectors).T
+    return axes, (values / len(rows)).sqrt()
+
+
+def fit_codes(network: nn.Module, images: Tensor, labels: Tensor) -> None:
+    """Fit the codes of a network, where it has any, to training images.
+
+    Args:
+        images: (N, C, H, W) in [0, 1].
+        labels: (N,), int64.
+    """
+    for module in network.modules():
+        if isinstance(module, ClassCodes):
+            module.fit(images, labels)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from model.bundle import Layer
 from model.capsnet.decoder import build_decoder
 from model.capsnet.network import Network, NetworkConfig
-from model.capsnet.routing import by_agreement
+from model.capsnet.routing import RoutingByAgreement, Votes
 from model.capsnet.squash import length, squash
 from model.capsnet.stem import (
     Conv,
@@ -24,7 +24,6 @@ from model.capsnet.stem import (
     initialise,
     out_channels,
 )
-from model.capsnet.votes import Votes
 from model.capsnet.winograd import WinogradConv2d
 from model.outputs import Encoding, Trace
 
@@ -123,7 +122,7 @@ class DynamicCapsNet(Network):
         )
         bias = torch.full((config.num_classes, config.class_dim), 0.1)
         self.class_bias = nn.Parameter(bias) if config.class_bias else None
-        self.routing = by_agreement.Routing(config.routing_iterations)
+        self.routing = RoutingByAgreement(config.routing_iterations)
         self.decoder = build_decoder(config)
         self._initialise()
 
@@ -138,8 +137,7 @@ class DynamicCapsNet(Network):
         self._check(images)
         primary = self.primary(self.stem(images))
         with torch.autocast(primary.device.type, enabled=False):
-            votes = self.votes.factored(primary) if self.training else self.votes(primary)
-            poses = self.routing(votes, self.class_bias)
+            poses = self.routing(self.votes(primary), self.class_bias)
             return Encoding(length(poses), poses)
 
     def trace(self, images: Tensor) -> Trace[Tensor]:

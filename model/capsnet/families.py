@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
 
+from model import open_bundle
+from model.bundle import WEIGHTS, Bundle, BundleError
 from model.bundle.manifest import Offer, PresenceKind, RoutingKind
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
@@ -144,3 +148,37 @@ def explain(error: ValidationError) -> str:
         name = ".".join(map(str, fault["loc"]))
         reasons.append(f"{name}={fault['input']!r}: {message}" if name else message)
     return "; ".join(reasons)
+
+
+def load(bundle: Bundle | Path | str) -> Network:
+    """The network of a bundle, in evaluation mode, its weights in float32.
+
+    Args:
+        bundle: an open one, its folder, or the name of one that ships.
+
+    Raises:
+        BundleError: it cannot be read, or its weights do not fit its recipe.
+    """
+    opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+    try:
+        network = build(config_from_dict(opened.manifest.training["recipe"]["network"]))
+        network.load_state_dict(read_weights(opened))
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise BundleError(f"{opened.path}: its weights cannot be loaded: {error}") from error
+    return network.eval()
+
+
+def read_weights(bundle: Bundle) -> dict[str, Tensor]:
+    """The weights of a bundle by name, float32, whatever network they were trained in.
+
+    Raises:
+        BundleError: the file cannot be read.
+    """
+    from safetensors import SafetensorError  # noqa: PLC0415  trainings do without it
+    from safetensors.torch import load_file  # noqa: PLC0415  as above
+
+    try:
+        tensors = load_file(bundle.path / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise BundleError(f"{bundle.path}: its weights cannot be read: {error}") from error
+    return {name: tensor.float() for name, tensor in tensors.items()}

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from model.bundle import Layer
+from model.capsnet import em
 from model.capsnet.decoder import build_decoder
+from model.capsnet.em import Parents, Windows
 from model.capsnet.network import Network, NetworkConfig
-from model.capsnet.routing import em
-from model.capsnet.routing.em import Parents, Windows
 from model.capsnet.stem import (
     Conv,
     Geometry,

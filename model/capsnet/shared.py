@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from model.bundle import Layer
 from model.capsnet.decoder import build_decoder
 from model.capsnet.network import Network, NetworkConfig
-from model.capsnet.routing import kmeans
+from model.capsnet.routing import RoutingByKMeans, Votes
 from model.capsnet.squash import length
 from model.capsnet.stem import (
     Conv,
@@ -26,7 +26,6 @@ from model.capsnet.stem import (
     initialise,
     out_channels,
 )
-from model.capsnet.votes import Votes
 from model.outputs import Encoding, Trace
 
 _SUM_STD = 0.04
@@ -68,7 +67,7 @@ class SharedCapsNet(Network):
             out_dim=config.class_dim,
             std=_SUM_STD / math.sqrt(config.grid.rows * config.grid.columns),
         )
-        self.routing = kmeans.Routing(config.routing_iterations)
+        self.routing = RoutingByKMeans(config.routing_iterations)
         self.decoder = build_decoder(config)
 
     @property

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.capsnet.votes import Votes
+from model.capsnet.routing import Votes
 from tests.training.runs import MakeTrainer, weights
 from training.muon import Muon, orthogonalise
 from training.recipes import Recipe

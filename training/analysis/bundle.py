@@ -20,7 +20,7 @@ from model.bundle.confidence import Confidence
 from model.bundle.directions import Direction
 from model.bundle.novelty import NoveltyRule
 from model.canvas import showing
-from model.capsnet.weights import load
+from model.capsnet.families import load
 from model.runtime import Runtime
 from training.analysis.directions import FITTED, SCORED, fit_directions, show_alone, show_pairs
 from training.analysis.factors import fit_factors, known_factors, read_factors

@@ -34,7 +34,7 @@ from torch import nn
 from model.bundle import Bundle
 from model.bundle.health import CapsuleHealth, CouplingHealth, Health
 from model.capsnet import Network
-from model.capsnet.weights import load
+from model.capsnet.families import load
 from model.outputs import Trace
 from model.preprocess import Floats, scale
 from training.data.datasets import Examples

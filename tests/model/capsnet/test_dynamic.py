@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from model.capsnet import build
 from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig, PrimaryCapsules
-from model.capsnet.routing import by_agreement
+from model.capsnet.routing import RoutingByAgreement
 from tests.model.capsnet.networks import SMALL, count_parameters, lively, noise
 from training.recipes import PRESETS
 
@@ -91,7 +91,7 @@ def test_class_capsules_route_their_votes(
     config = replace(config, routing_iterations=iterations, class_bias=class_bias)
     network, images = dynamic(config), noise(config)
     votes = network.votes(network.primary(network.stem(images)))
-    expected = by_agreement.Routing(iterations)(votes, network.class_bias)
+    expected = RoutingByAgreement(iterations)(votes, network.class_bias)
     assert class_bias == (network.class_bias is not None)
     torch.testing.assert_close(network(images).poses, expected)
     torch.testing.assert_close(network.train()(images).poses, expected)

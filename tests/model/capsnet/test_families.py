@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from model.capsnet import FAMILIES, Network, NetworkConfig, build, config_from_dict, family_of
+from model.bundle import Bundle
+from model.capsnet import (
+    FAMILIES,
+    Network,
+    NetworkConfig,
+    build,
+    config_from_dict,
+    family_of,
+    load,
+)
 from model.capsnet.families import config_to_dict
+from model.runtime import Runtime
 from tests.model.capsnet.networks import SMALL, noise
 
 configs = pytest.mark.parametrize("config", SMALL.values(), ids=SMALL)
@@ -172,3 +184,16 @@ def test_a_dead_network_gives_no_nan(any_network: Network) -> None:
     (presence.sum() + poses.sum()).backward()
     assert presence.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in any_network.parameters())
+
+
+@defaults
+def test_a_loaded_network_answers_as_the_runtime_does(family: str, family_bundles: Path) -> None:
+    """Of every family: presence and poses of the same images, from the same file of weights."""
+    bundle = Bundle.open(family_bundles / f"tiny-{family}")
+    images = np.random.default_rng(0).random((5, 1, 28, 28), np.float32)
+    network = load(bundle)
+    with torch.inference_mode():
+        expected = network(torch.from_numpy(images))
+    assert not network.training
+    for wanted, actual in zip(expected, Runtime(bundle, device="cpu").encode(images), strict=True):
+        np.testing.assert_allclose(actual, wanted.numpy(), atol=1e-4)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from model.capsnet.em import MASS
 from model.capsnet.matrix import (
     ConvCapsules,
     MatrixCapsNet,
@@ -16,7 +17,6 @@ from model.capsnet.matrix import (
     MatrixConfig,
     PrimaryMatrixCapsules,
 )
-from model.capsnet.routing.em import MASS
 from tests.model.capsnet.networks import SMALL, count_encoder, lively
 
 PAPER = MatrixConfig(channels=1, height=32, width=32, num_classes=5, batch_norm=False)

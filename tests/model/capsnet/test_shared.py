@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from model.capsnet.routing import kmeans
+from model.capsnet.routing import RoutingByKMeans
 from model.capsnet.shared import SharedCapsNet, SharedConfig
 from tests.model.capsnet.networks import count_encoder, lively, noise
 
@@ -32,7 +32,7 @@ def test_two_digits_side_by_side(network: SharedCapsNet, iterations: int) -> Non
     cells = network.stem(images)  # (2, 128, 8, 22)
     weight = network.votes.weight.reshape(128, 4, 5)
     votes = torch.einsum("ncyx,ckd->nkyxd", cells, weight).flatten(2, 3)
-    expected = kmeans.Routing(iterations)(votes)
+    expected = RoutingByKMeans(iterations)(votes)
     presence, poses = network(images)
     torch.testing.assert_close(poses, expected, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(presence, expected.norm(dim=-1), atol=4e-4, rtol=0)

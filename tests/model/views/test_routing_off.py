@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.capsnet.routing import attention, by_agreement, em, kmeans
+from model.capsnet import em
+from model.capsnet.routing import RoutingByAgreement, RoutingByKMeans, SelfAttention
 from model.capsnet.squash import length
 from model.outputs import ClassTrace
 from model.views.routing_off import switch_off
@@ -35,19 +36,19 @@ def test_off_is_a_network_that_routes_once(
     votes: torch.Tensor, seen: torch.Tensor, bias: torch.Tensor | None
 ) -> None:
     """Routing by agreement, with a bias before the squash and without."""
-    trace = in_numpy(by_agreement.Routing(3).trace(votes, seen, bias))
+    trace = in_numpy(RoutingByAgreement(3).trace(votes, seen, bias))
     found = switch_off(trace, "iterations")
     assert ["routed", "uniform", "one-iteration"] == list(found)
     for iterations, variant in enumerate(("uniform", "one-iteration", "routed"), start=1):
-        expected = length(by_agreement.Routing(iterations)(votes, bias)).numpy()
+        expected = length(RoutingByAgreement(iterations)(votes, bias)).numpy()
         assert np.allclose(expected, found[variant], atol=1e-6)  # type: ignore[index]
 
 
 def test_off_is_k_means_that_runs_once(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """Shared-weight capsules."""
-    found = switch_off(in_numpy(kmeans.Routing(2).trace(votes, seen)), "iterations")
+    found = switch_off(in_numpy(RoutingByKMeans(2).trace(votes, seen)), "iterations")
     assert ["routed", "uniform"] == list(found)
-    expected = length(kmeans.Routing(1)(votes)).numpy()
+    expected = length(RoutingByKMeans(1)(votes)).numpy()
     assert np.allclose(expected, found["uniform"], atol=1e-6)
 
 
@@ -78,9 +79,9 @@ def test_off_is_em_routing_that_runs_once(votes: torch.Tensor, seen: torch.Tenso
 def test_self_attention_loses_its_bias(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """Without B it is the same routing with a bias of zeros; uniform couplings are 1 / K."""
     prior = torch.linspace(-0.3, 0.3, K * I).reshape(K, I)
-    found = switch_off(in_numpy(attention.Routing().trace(votes, prior, seen)), "attention")
+    found = switch_off(in_numpy(SelfAttention().trace(votes, prior, seen)), "attention")
     assert ["routed", "uniform", "no-bias"] == list(found)
-    expected = length(attention.Routing()(votes, torch.zeros(K, I))).numpy()
+    expected = length(SelfAttention()(votes, torch.zeros(K, I))).numpy()
     assert np.allclose(expected, found["no-bias"], atol=1e-5)
     mean = votes.mean(dim=2) * I / K
     plain = 1 - torch.exp(-mean.norm(dim=-1))

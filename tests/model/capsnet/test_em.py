@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.capsnet.routing.em import FLOOR, MASS, Parents, Windows, iterate
+from model.capsnet.em import FLOOR, MASS, Parents, Windows, iterate
 
 N, C, I, H = 2, 4, 7, 16  # noqa: E741 - images, parents, children, numbers of a pose
 Doubles = NDArray[np.float64]
