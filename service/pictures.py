@@ -19,7 +19,7 @@ from PIL import Image, PngImagePlugin
 
 from model.preprocess import Fit, Polarity, Prepared, PreprocessError, prepare
 from model.preprocess.header import Header, is_plain_png, read_header
-from model.preprocess.prepared import Box, FoundPolarity
+from model.preprocess.pixels import Box, FoundPolarity
 from model.preprocess.reader import MAX_SIDE, check_size, decode
 from model.views import MODULES
 from service.admission import current_caller

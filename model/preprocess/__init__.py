@@ -5,12 +5,9 @@ The only implementation. Evaluation and serving call it; training divides its ba
 """
 
 from model.preprocess.array import read_array, to_unit
-from model.preprocess.crop import crop
-from model.preprocess.picture import Fit, PreprocessError, prepare
-from model.preprocess.pixels import WHITE, Floats, scale
-from model.preprocess.prepared import Box, Polarity, Prepared
+from model.preprocess.picture import Fit, PreprocessError, prepare, scale_picture
+from model.preprocess.pixels import WHITE, Box, Floats, Polarity, Prepared, scale
 from model.preprocess.reader import decode, load_image, open_image
-from model.preprocess.strokes import fit_strokes
 
 __all__ = [
     "WHITE",
@@ -20,13 +17,12 @@ __all__ = [
     "Polarity",
     "Prepared",
     "PreprocessError",
-    "crop",
     "decode",
-    "fit_strokes",
     "load_image",
     "open_image",
     "prepare",
     "read_array",
     "scale",
+    "scale_picture",
     "to_unit",
 ]

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from model.preprocess.pixels import SIXTEEN_BITS, WHITE, Floats, middle_box, resample
+from model.preprocess.pixels import SIXTEEN_BITS, WHITE, Floats
 
 SIGNATURE = b"\x93NUMPY"
 """The first bytes of a `.npy` file."""
@@ -90,17 +89,3 @@ def to_unit(pixels: NDArray[Any]) -> Floats:
     if not ((pixels >= 0) & (pixels <= 1)).all():
         raise ValueError("an array of floats has values from 0 to 1")
     return np.asarray(pixels, np.float32)
-
-
-def scale_array(pixels: Floats, height: int, width: int, *, middle: bool) -> Floats:
-    """Scale a picture (H, W, C) to the network's size: (C, height, width).
-
-    Args:
-        middle: whether the largest rectangle of that shape in the middle is scaled, not all.
-    """
-    rows, columns = pixels.shape[:2]
-    box = middle_box(columns, rows, height, width) if middle else (0, 0, columns, rows)
-    channels = (
-        Image.fromarray(np.ascontiguousarray(pixels[:, :, i])) for i in range(pixels.shape[2])
-    )
-    return np.stack([np.asarray(resample(one, height, width, box)) for one in channels]).clip(0, 1)

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from PIL import Image
 
-from model.preprocess.array import scale_array
-from model.preprocess.crop import crop, scale_whole
 from model.preprocess.pixels import (
     SIXTEEN_BITS,
     Floats,
+    FoundPolarity,
+    Polarity,
+    Prepared,
     median,
+    middle_box,
+    resample,
     resize,
     to_common_mode,
     to_floats,
     turn_upright,
 )
-from model.preprocess.prepared import FoundPolarity, Polarity, Prepared
 from model.preprocess.strokes import fit_strokes
 
 if TYPE_CHECKING:  # processes that decode do not import pydantic
@@ -67,58 +69,100 @@ def prepare(
             strokes are looked for in photographs; or it has other channels than the network's.
     """
     channels, height, width = shape
-    if not isinstance(picture, Image.Image):
-        return _prepare_array(picture, shape, rule=rule, fit=fit)
-    if channels not in (1, 3):
-        raise PreprocessError(
-            f"this network has images of {channels} channels: send an array in a .npy file"
-        )
-    upright = turn_upright(picture)
-    native = upright.size == (width, height)
-    chosen = fit if fit != "auto" else ("none" if native else rule)
-    if chosen == "none" and not (native or (any_size and _is_larger(upright, width, height))):
-        wanted = f"{width}x{height} pixels{f', or up to {MAX_TIMES} times as many' * any_size}"
-        raise PreprocessError(f"fit=none needs {wanted}, not {upright.width}x{upright.height}")
+    _check_channels(picture, channels, rule)
+    if isinstance(picture, Image.Image):
+        picture = turn_upright(picture)
+    else:
+        any_size = False
+    columns, rows = _size_of(picture)
+    chosen = fit if fit != "auto" else ("none" if (rows, columns) == (height, width) else rule)
+    if chosen == "none":
+        _check_size((columns, rows), (width, height), any_size=any_size)
     if rule == "crop":
         if chosen in ("digit", "pair"):
             raise PreprocessError(f"fit={chosen} is for networks of digits, this one has images")
-        make = crop if chosen == "crop" else scale_whole
         if chosen == "none":
-            height, width = upright.height, upright.width
-        return Prepared(make(upright, channels, height, width), chosen, None, None)
+            height, width = rows, columns
+        image = scale_picture(picture, channels, height, width, middle=chosen == "crop")
+        return Prepared(image, chosen, None, None)
+    assert isinstance(picture, Image.Image)
     if chosen in ("digit", "pair"):
-        return fit_strokes(to_grey(upright), height, polarity, rule=chosen)
-    grey = crop(upright, 1, height, width)[0] if chosen == "crop" else to_grey(upright)
+        return fit_strokes(to_grey(picture), height, polarity, rule=chosen)
+    if chosen == "crop":
+        (grey,) = scale_picture(picture, 1, height, width, middle=True)
+    else:
+        grey = to_grey(picture)
     if chosen == "stretch":
         grey = resize(grey, height, width)
     found_polarity = border_polarity(grey) if polarity == "auto" else polarity
-    image: Floats = grey if found_polarity == "light-on-dark" else 1 - grey
-    return Prepared(image[None], chosen, found_polarity, None)
+    light = grey if found_polarity == "light-on-dark" else 1 - grey
+    return Prepared(np.asarray(light)[None], chosen, found_polarity, None)
 
 
-def _prepare_array(
-    picture: Floats, shape: tuple[int, int, int], *, rule: PreprocessRule, fit: Fit
-) -> Prepared:
-    """Fit an array (H, W, C) in [0, 1] to a network of photographs with as many channels."""
-    (rows, columns, own), (channels, height, width) = picture.shape, shape
-    if rule != "crop" or own != channels:
-        wanted = f"networks of pictures with {own} channels" if rule == "crop" else "photographs"
+def _check_channels(picture: Image.Image | Floats, channels: int, rule: PreprocessRule) -> None:
+    if isinstance(picture, Image.Image):
+        if channels not in (1, 3):
+            detail = f"this network has images of {channels} channels: send an array in a .npy file"
+            raise PreprocessError(detail)
+    elif rule != "crop":
+        raise PreprocessError(f"an array of {picture.shape[2]} channels is for photographs")
+    elif (own := picture.shape[2]) != channels:
+        wanted = f"networks of pictures with {own} channels"
         raise PreprocessError(f"an array of {own} channels is for {wanted}")
-    native = (rows, columns) == (height, width)
-    chosen = fit if fit != "auto" else ("none" if native else rule)
-    if chosen in ("digit", "pair"):
-        raise PreprocessError(f"fit={chosen} is for networks of digits, this one has images")
-    if chosen == "none" and not native:
-        raise PreprocessError(f"fit=none needs {width}x{height} pixels, not {columns}x{rows}")
-    image = scale_array(picture, height, width, middle=chosen == "crop")
-    return Prepared(image, chosen, None, None)
 
 
-def _is_larger(picture: Image.Image, width: int, height: int) -> bool:
-    """Return whether a network of any size takes the image."""
-    pixels = picture.width * picture.height
-    covers = picture.width >= width and picture.height >= height
-    return covers and pixels <= MAX_TIMES * width * height
+def _check_size(size: tuple[int, int], wanted: tuple[int, int], *, any_size: bool) -> None:
+    """Refuse a picture whose pixels cannot be taken as they are. Sizes are width and height."""
+    (width, height), (least_width, least_height) = size, wanted
+    most = MAX_TIMES * least_width * least_height
+    larger = width >= least_width and height >= least_height and width * height <= most
+    if size != wanted and not (any_size and larger):
+        needed = f"{least_width}x{least_height} pixels"
+        needed += f", or up to {MAX_TIMES} times as many" * any_size
+        raise PreprocessError(f"fit=none needs {needed}, not {width}x{height}")
+
+
+def _size_of(picture: Image.Image | Floats) -> tuple[int, int]:
+    if isinstance(picture, Image.Image):
+        return picture.size
+    rows, columns, _ = picture.shape
+    return columns, rows
+
+
+def scale_picture(
+    picture: Image.Image | Floats, channels: int, height: int, width: int, *, middle: bool
+) -> Floats:
+    """Scale an upright picture to the network's size: (C, H, W) in [0, 1].
+
+    Args:
+        picture: decoded, of any mode; transparency is laid on white. Or an array (H, W, C), which
+            keeps its channels.
+        channels: of the picture's result: 1 for grey, 3 for colour.
+        height, width: of the result, in pixels.
+        middle: whether the largest rectangle of that shape in the middle is scaled, not all.
+    """
+    columns, rows = _size_of(picture)
+    box = middle_box(columns, rows, height, width) if middle else (0, 0, columns, rows)
+    if isinstance(picture, Image.Image):
+        flat = _lay_on_white(picture, "L" if channels == 1 else "RGB")
+        pixels = to_floats(resample(flat, height, width, box))
+        return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    planes = map(Image.fromarray, np.ascontiguousarray(picture.transpose(2, 0, 1)))
+    scaled = [np.asarray(resample(plane, height, width, box)) for plane in planes]
+    return np.stack(scaled).clip(0, 1)
+
+
+def _lay_on_white(picture: Image.Image, mode: str) -> Image.Image:
+    """Any mode to L or RGB."""
+    picture = to_common_mode(picture)
+    if picture.mode.startswith("I"):
+        sixteen_bits = np.asarray(picture, np.float32) / 257
+        return Image.fromarray((sixteen_bits.clip(0, 255) + 0.5).astype(np.uint8)).convert(mode)
+    if picture.has_transparency_data:
+        cut_out = picture.convert("RGBA")
+        white = Image.new("RGBA", cut_out.size, "white")
+        return Image.alpha_composite(white, cut_out).convert(mode)
+    return picture.convert(mode)
 
 
 def to_grey(picture: Image.Image) -> Floats:
@@ -127,11 +171,11 @@ def to_grey(picture: Image.Image) -> Floats:
     if picture.mode.startswith("I"):
         return (np.asarray(picture, np.float32) / SIXTEEN_BITS).clip(0, 1)
     if picture.has_transparency_data:
-        return _flatten(picture.convert("RGBA"))
+        return _lay_on_contrast(picture.convert("RGBA"))
     return to_floats(picture if picture.mode == "L" else picture.convert("L"))
 
 
-def _flatten(picture: Image.Image) -> Floats:
+def _lay_on_contrast(picture: Image.Image) -> Floats:
     """RGBA to (H, W): strokes are laid on what contrasts with them, paper on more of the same.
 
     Where most of the picture is opaque it is paper, cut out or with a margin.

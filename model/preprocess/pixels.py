@@ -1,8 +1,10 @@
-"""Convert pixels between bytes and floats, rotate pictures and resize them."""
+"""Images and their pixels: convert them between bytes and floats, rotate them and resize them."""
 
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,8 @@ from model.errors import UnreadablePicture
 
 Floats = NDArray[np.float32]
 Area = tuple[float, float, float, float]
+FoundPolarity = Literal["light-on-dark", "dark-on-light"]
+Polarity = Literal["auto", "light-on-dark", "dark-on-light"]
 
 _BETWEEN = {"La": "LA", "LAB": "RGB"}
 """Modes that Pillow does not convert to L, and those through which it does."""
@@ -46,6 +50,39 @@ _EXIF_FAULTS = (
     struct.error,
 )
 """The exceptions that Pillow raises for damaged EXIF data."""
+
+
+class Box(NamedTuple):
+    """A rectangle in a picture, in pixels. Its right and bottom lie outside."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    def scaled(self, across: float, down: float) -> Box:
+        """Return the same rectangle in an image so many times as wide and as high."""
+        return Box(
+            round(self.left * across),
+            round(self.top * down),
+            round(self.right * across),
+            round(self.bottom * down),
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An image ready for the network, and what was done to make it."""
+
+    image: Floats
+    """The image (C, H, W) in [0, 1]. Strokes are light on dark."""
+    fit: Literal["none", "stretch", "crop", "digit", "pair"]
+    polarity: FoundPolarity | None
+    """The polarity of the image as uploaded; None for photographs."""
+    box: Box | None
+    """The strokes' rectangle in the upright image; None if it was not looked for or nothing was
+    found.
+    """
 
 
 def scale(pixels: NDArray[np.uint8]) -> Floats:

@@ -17,7 +17,7 @@ from model.bundle import Manifest
 from model.canvas import enlarge, png, showing
 from model.errors import InvalidParameter, NotOffered
 from model.preprocess import Floats
-from model.preprocess.prepared import FoundPolarity
+from model.preprocess.pixels import FoundPolarity
 from model.views.net import Capsule
 
 DECIMALS = 6

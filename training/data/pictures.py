@@ -15,8 +15,7 @@ from PIL import Image
 from rich.progress import track
 
 from model.errors import Problem
-from model.preprocess import Floats, crop, load_image, open_image
-from model.preprocess.array import scale_array
+from model.preprocess import Floats, load_image, open_image, scale_picture
 from model.preprocess.header import FORMATS
 from model.preprocess.pixels import turn_upright
 from training.data.source import DatasetError
@@ -163,12 +162,10 @@ def header_of(picture: Content) -> Header:
 
 def to_bytes(picture: Content, channels: int, height: int, width: int) -> NDArray[np.uint8]:
     """A picture as the network sees it, (C, H, W): cropped and scaled as serving does it."""
-    if isinstance(picture, Image.Image):
-        pixels = crop(picture, channels, height, width)
-    else:
-        pixels = scale_array(picture, height, width, middle=True)
-        if len(pixels) != channels:  # grey among coloured ones, or the other way round
-            pixels = np.asarray(pixels.mean(axis=0, keepdims=True)).repeat(channels, axis=0)
+    upright = turn_upright(picture) if isinstance(picture, Image.Image) else picture
+    pixels = scale_picture(upright, channels, height, width, middle=True)
+    if len(pixels) != channels:  # grey arrays among coloured ones, or the other way round
+        pixels = np.asarray(pixels.mean(axis=0, keepdims=True)).repeat(channels, axis=0)
     return np.rint(pixels * 255).astype(np.uint8)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from model.preprocess import crop
+from model.preprocess import scale_picture
 from tests.costly import png, rle_bmp
 from training.data.folder import LoadedFolder, choose_size, load_folder, name_of
 from training.data.source import DatasetError
@@ -55,7 +55,7 @@ def test_images_are_what_serving_makes_of_the_pictures(fruit: Path) -> None:
     noise = rng.integers(0, 256, (50, 90, 3), np.uint8)
     Image.fromarray(noise).save(fruit / "pear" / "noise.png")
     with Image.open(fruit / "pear" / "noise.png") as picture:
-        expected = np.rint(crop(picture, 3, 20, 24) * 255).astype(np.uint8)
+        expected = np.rint(scale_picture(picture, 3, 20, 24, middle=True) * 255).astype(np.uint8)
     training = load(fruit, size=(20, 24), held_out_share=0).training
     assert (31, 3, 20, 24) == training.images.shape
     np.testing.assert_array_equal(expected, training.images[-1])
