@@ -243,3 +243,7 @@ def test_own_pictures_are_served(shapes: Path) -> None:
     cpu = {"CAPSNET_DEVICE": "cpu", "CAPSNET_WORKERS": "1"}
     with running(lambda _: SOURCE, {**settings, **cpu}) as (_, client):
         ask(OWN_PICTURES, str(client.base_url).removeprefix("http://"), shapes)
+        picture = (shapes / "shapes" / "ring" / "0.png").read_bytes()
+        near = client.post("/neighbours", files={"file": picture}).json()
+        assert ("yours", False) == (near["licence"], near["drawn"])
+    assert "/neighbours shows your own pictures (" in (shapes / "export.txt").read_text()

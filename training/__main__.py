@@ -207,7 +207,7 @@ def analyse_(
     neighbours: Annotated[
         bool,
         typer.Option(
-            "--neighbours", help="Show your own pictures in /neighbours, in place of poses alone."
+            "--neighbours", help="Show your own pictures in /neighbours of a private bundle."
         ),
     ] = False,
     factors: Annotated[
@@ -238,7 +238,7 @@ def analyse_(
             )
         console.print(analyse_on(opened, data, skip_unreadable=skip_unreadable)[1])
     else:
-        analyse(opened, data_dir, folder=data, own_images=neighbours)
+        analyse(opened, data_dir, folder=data, own_images=neighbours or None)
     console.print(f"wrote {opened.path}")
 
 

@@ -29,7 +29,7 @@ from model.runtime import Runtime
 from model.runtime.cpu import open_session
 from training.analysis.bundle import analyse
 from training.answers import Labelled, answer, is_wrong, measure_presence
-from training.card import CURVES, describe_error
+from training.card import CURVES, EXPLAINED, WRONG, describe_error, write_card
 from training.command import DATA_DIR, DataDir, Replace, app, console
 from training.data.datasets import DATASETS
 from training.data.pairs import validation_pairs
@@ -66,11 +66,31 @@ def export(
         "model/bundles"
     ),
     replace: Replace = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Where the folder of pictures is now that the network was trained on."),
+    ] = None,
+    private: Annotated[
+        bool,
+        typer.Option(
+            "--private",
+            help="Leave your own pictures out of the bundle: /neighbours shows reconstructions, "
+            "and there are no samples.",
+        ),
+    ] = False,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
     """Check that the bundle of a run computes what its network computes, and write it."""
     choose_threads()
-    bundle = publish(run_dir, bundles, name=name, data_dir=data_dir, replace_other=replace)
+    bundle = publish(
+        run_dir,
+        bundles,
+        name=name,
+        data_dir=data_dir,
+        replace_other=replace,
+        pictures_folder=data,
+        private=private,
+    )
     for line in conclude_export(bundle):
         console.print(line)
 
@@ -81,6 +101,11 @@ def conclude_export(bundle: Bundle) -> Iterator[str]:
     runs = runs_of(manifest.training)
     scored = not {"test_errors", "validation_errors"}.isdisjoint(manifest.metrics)
     yield f"wrote {path}"
+    if (shown := manifest.neighbours) and "pictures" in manifest.training:
+        if shown.licence:
+            yield f"/neighbours shows your own pictures ({shown.images}); --private leaves them out"
+        else:
+            yield "private: the bundle has none of your pictures; its decoder draws blurred ones"
     if scored:
         yield f"error: {describe_error(manifest)}"
     if scored or (runs[-1].dataset not in DATASETS and not unseen_by(runs)):
@@ -100,6 +125,8 @@ def publish(
     name: str | None,
     data_dir: Path,
     replace_other: bool = False,
+    pictures_folder: Path | None = None,
+    private: bool = False,
 ) -> Bundle:
     """Export a run's network, analyse it, and write its card.
 
@@ -107,6 +134,8 @@ def publish(
 
     Args:
         replace_other: whether a bundle of another run may be replaced, too.
+        pictures_folder: where the pictures are now, if the network was trained on a folder of them.
+        private: whether those pictures stay out of the bundle.
 
     Raises:
         training.provenance.ProvenanceError: the bundle of another run has that name.
@@ -117,6 +146,8 @@ def publish(
     """
     checkpoint = Checkpoint.load(run_dir / CHECKPOINT)
     recipe, pictures = checkpoint.recipe, checkpoint.pictures
+    if pictures and pictures_folder:
+        pictures = pictures.model_copy(update={"folder": str(pictures_folder)})
     name = name or (recipe.dataset if pictures else recipe.name)
     if not NAME.fullmatch(name):
         raise ExportError(f"{name!r} is not a bundle name: small letters, digits and hyphens")
@@ -157,8 +188,8 @@ def publish(
         draw_curves(run_dir / METRICS, folder / CURVES, title=name)
         shutil.copy(run_dir / METRICS, folder / METRICS)
         where = Path(pictures.folder) if pictures else None
-        bundle = analyse(bundle, data_dir, folder=where)
-        licence = "yours" if pictures else data.dataset.licence
+        bundle = analyse(bundle, data_dir, folder=where, own_images=not private)
+        licence = "yours" * (not private) if pictures else data.dataset.licence
         if licence and recipe.task != "pairs" and manifest.channels in (1, 3):  # samples are PNGs
             source = f"{'folder ' * bool(pictures)}{recipe.dataset}, {seen_or_not(manifest)}"
             rows = draw_rows(data.validation.labels, len(data.validation.labels), seed=0)
@@ -166,6 +197,10 @@ def publish(
             write_samples(shown, names, folder / SAMPLES, licence=licence, source=source)
         if pictures and unseen_by(runs):
             evaluate(bundle, data_dir, split="validation", folder=where)
+        if pictures and private:
+            for figure in (WRONG, EXPLAINED):
+                (folder / figure).unlink(missing_ok=True)
+            write_card(Bundle.open(folder))
     return Bundle.open(target)
 
 

@@ -232,6 +232,8 @@ def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> 
     if pictures is None:
         return load_published(recipe, data_dir)
     network, folder = recipe.network, Path(pictures.folder)
+    if not folder.is_dir():
+        raise DatasetError(f"{folder} is not there: say where the pictures are with --data FOLDER")
     size = (network.height, network.width)
     # fingerprints tell whether the pictures are the same, so other files may be skipped
     split = pictures.model_copy(update={"skip_unreadable": True})

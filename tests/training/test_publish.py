@@ -10,27 +10,27 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
-from model.bundle import CARD, MANIFEST
+from model.bundle import CARD, MANIFEST, Bundle
 from model.bundle.samples import SAMPLES, read_samples
 from model.capsnet import load
 from model.capsnet.baseline import BaselineConfig
 from model.preprocess import scale
 from model.runtime import Runtime
 from tests.training.published import TRAINING, write_toys
+from training.__main__ import app
 from training.answers import measure_presence
-from training.card import CURVES
+from training.card import CURVES, EXPLAINED
 from training.data.datasets import DATASETS
 from training.data.source import DatasetError
-from training.export import (
-    publish,
-)
+from training.export import publish
 from training.metrics import METRICS
 from training.provenance import ProvenanceError
 from training.recipes import Recipe
 from training.state import Plan
 from training.trainer import Trainer
-from training.training_data import load_published
+from training.training_data import load_pictures, load_published
 
 CPU = torch.device("cpu")
 
@@ -99,6 +99,41 @@ def test_images_become_samples_where_their_licence_is_known(
     for sample in read_samples(bundle.path / SAMPLES, len(bundle.manifest.class_names)):
         assert "CC0-1.0" == sample.licence
         assert np.asarray(Image.open(bundle.path / SAMPLES / sample.file)).tobytes() in known
+
+
+def test_own_pictures_stay_out_of_a_private_bundle(
+    tiny_attention: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are found where they are now; otherwise neighbours, samples and figures show them."""
+    monkeypatch.setattr("training.kinds.COUNT", 5)
+    rng = np.random.default_rng(0)
+    for kind in ("cat", "dog"):
+        (tmp_path / "pets" / kind).mkdir(parents=True)
+        for number in range(6):
+            picture = Image.fromarray(rng.integers(0, 256, (28, 28), dtype=np.uint8))
+            picture.save(tmp_path / "pets" / kind / f"{number}.png")
+    data = load_pictures(tiny_attention, tmp_path / "pets")
+    recipe = replace(data.recipe, epochs=1)
+    plan = Plan(recipe, 1, data.training, data.validation, tmp_path / "run", data.pictures)
+    Trainer(plan, device=CPU).run(log_every=1)
+    command = ["export", str(tmp_path / "run"), "--bundles", str(tmp_path), "--name"]
+    shown = CliRunner().invoke(app, [*command, "shown"], catch_exceptions=False)
+    assert "/neighbours shows your own pictures (10 training images); --private" in shown.output
+    (tmp_path / "pets").rename(tmp_path / "moved")
+    with pytest.raises(DatasetError, match="is not there: say where the pictures are with --data"):
+        CliRunner().invoke(app, [*command, "private", "--private"], catch_exceptions=False)
+    moved = [*command, "private", "--private", "--data", str(tmp_path / "moved")]
+    private = CliRunner().invoke(app, moved, catch_exceptions=False)
+    assert "private: the bundle has none of your pictures" in private.output
+    for name, licence in (("shown", "yours"), ("private", "")):
+        bundle = Bundle.open(tmp_path / name)
+        described = bundle.manifest.neighbours
+        assert described
+        assert described.gallery
+        assert (licence, bool(licence)) == (described.licence, bool(described.gallery.sheet.size))
+        for part in (SAMPLES, EXPLAINED):
+            assert (bundle.path / part).exists() == bool(licence)
+            assert (part in (bundle.path / CARD).read_text()) <= bool(licence)
 
 
 def test_the_bundle_of_another_run_is_not_replaced(run_dir: Path, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ _NOTHING: dict[str, Any] = {
 
 
 def analyse(
-    bundle: Bundle, data_dir: Path, *, folder: Path | None = None, own_images: bool = False
+    bundle: Bundle, data_dir: Path, *, folder: Path | None = None, own_images: bool | None = None
 ) -> Bundle:
     """Analyse confidence, health, poses, masks or novelty, and neighbours.
 
@@ -63,7 +63,7 @@ def analyse(
     Args:
         folder: of the pictures by class, if the network was trained on such a folder.
         own_images: whether those pictures go into the bundle for `/neighbours`, or their poses
-            alone.
+            alone; by default as before.
 
     Raises:
         training.data.datasets.DatasetError: there are no such images.
@@ -72,6 +72,8 @@ def analyse(
     data = training_data_of(bundle, data_dir, folder=folder)
     held_out, is_for_pairs = data.validation, manifest.mask_threshold is not None
     described = f"of the last training images, which the network was {seen_or_not(manifest)}"
+    if own_images is None:
+        own_images = bool(manifest.neighbours and manifest.neighbours.licence)
     found = dict[str, Any]()
     with showing(manifest.shown_channels):
         if not is_for_pairs and unseen_by(runs_of(manifest.training)):

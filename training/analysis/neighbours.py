@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.bundle import Bundle
-from model.bundle.neighbours import PROTOTYPES, NeighbourImages, PoseGallery
+from model.bundle.neighbours import (
+    MAX_SHEET_PIXELS,
+    PROTOTYPES,
+    NeighbourImages,
+    PoseGallery,
+)
 from model.canvas import draw_sheet
 from model.preprocess import Floats
 from training.answers import encode, is_wrong
@@ -20,7 +26,7 @@ from training.threads import open_runtime
 from training.training_data import TrainingData
 
 COUNT = 1000
-"""The number of poses in a bundle, the same of each class."""
+"""The number of poses in a bundle, the same of each class; fewer of large images."""
 MEASURED = 5000
 """The number of images whose poses measure the variance of a class."""
 _SEED = 3
@@ -37,9 +43,7 @@ class Prototypes(NamedTuple):
     """The share of the class's images (M,) to which this medoid is the nearest."""
 
 
-def choose_images(
-    bundle: Bundle, data: TrainingData, *, own_images: bool = True
-) -> NeighbourImages:
+def choose_images(bundle: Bundle, data: TrainingData, *, own_images: bool) -> NeighbourImages:
     """Choose training images of a network at random, the same number of each class.
 
     Those that it answers wrongly are taken last: the pose of a class that it does not see says
@@ -75,7 +79,10 @@ def collect(bundle: Bundle, examples: Examples, *, licence: str, source: str) ->
     classes, labels = bundle.manifest.num_classes, examples.labels.reshape(len(examples.labels), -1)
     presence, every = encode(open_runtime(bundle), examples.images)
     poses = np.take_along_axis(every, labels[..., None], axis=1)  # (N, L, D)
-    chosen = choose(labels, ~is_wrong(presence, labels), classes=classes, count=COUNT)
+    _, height, width = bundle.manifest.image_shape
+    side = math.isqrt(MAX_SHEET_PIXELS // (height * width))  # a square of so many images
+    count = min(COUNT, side**2) if licence else COUNT
+    chosen = choose(labels, ~is_wrong(presence, labels), classes=classes, count=count)
     sheet = draw_sheet(examples.images[chosen]) if licence else b""
     each = labels.shape[1]
     whitening = fit_all(poses.reshape(-1, poses.shape[-1]), labels.ravel(), classes)
