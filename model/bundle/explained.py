@@ -14,6 +14,8 @@ from model.bundle.entry import ENTRY, Count, Entry
 
 MARGIN = 0.02
 """Shares that differ by less are as good as equal: other images change a share by about as much."""
+HALF = 0.5
+"""Poses that explain less draw pictures that say little."""
 Explains = Annotated[float, Field(ge=-1e6, le=1)]
 """A share is negative where the mean image is closer to the images than their reconstructions."""
 
@@ -57,3 +59,8 @@ class Explained(Entry):
         PCA is the best linear code. A pose that explains less wastes numbers that it has.
         """
         return self.pose < self.pca_same - MARGIN
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether poses explain less than half, so that views of drawn poses say little."""
+        return self.pose < HALF

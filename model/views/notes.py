@@ -16,8 +16,15 @@ _FONT_PX, _LINE_PX, _LETTER_PX = 12, 17, 6.5
 
 
 def poor_decoder(manifest: Manifest) -> str | None:
-    """What pictures of the decoder lack, where its poses explain less than a linear code."""
+    """What pictures of the decoder lack, where poses explain less than half or a linear code."""
     explained = manifest.explained
+    if explained is not None and explained.is_weak:
+        return (
+            f"A pose of {manifest.name} explains only {100 * explained.pose:.0f} % of the variance "
+            "of images, so what it draws says little: look at neighbours, occlusion, routing and "
+            "confidence instead, or train with more images of each class (of photographs, with "
+            "--stem pretrained)."
+        )
     if explained is None or not explained.is_low:
         return None
     return (

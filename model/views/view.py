@@ -81,7 +81,8 @@ class View(Generic[Q, A]):
 
     def notes_on(self, manifest: Manifest) -> list[str]:
         """What limits the answers of a network: those of its decoder, and the view's own notes."""
-        decodes = self.needs in ("decode", "neighbours")
+        has_images = manifest.neighbours is not None and bool(manifest.neighbours.licence)
+        decodes = self.needs == "decode" or (self.needs == "neighbours" and not has_images)
         notes = (*([poor_decoder] if decodes else []), *self.notes)
         return [sentence for note in notes if (sentence := note(manifest))]
 

@@ -240,6 +240,16 @@ def test_what_a_service_refuses_has_its_exit_code(
     assert all(word in result.stderr for word in words)
 
 
+def test_the_list_says_which_poses_say_little(capsnet: CapsNet, serve: Serve) -> None:
+    """In the sentence of `/models`."""
+    models = capsnet.models().to_dict()
+    models["models"][0]["explained"] |= {"pose": 0.31}
+    models["models"][0]["notes"] = {"reconstruct": ["A pose explains only 31 %."]}
+    server = serve(answer(200, json.dumps(models).encode()))
+    result = CliRunner().invoke(app, ["models", "--url", server.url])
+    assert result.output.endswith("A pose explains only 31 %.\n")
+
+
 def test_a_server_does_not_command_the_terminal(capsnet: CapsNet, serve: Serve) -> None:
     """Its texts are shown without escapes, and are no markup."""
     hostile = "\x1b]0;title\x07\x9b2J[link=x]here[/]"

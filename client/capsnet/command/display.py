@@ -67,6 +67,8 @@ _CELLS = 32
 """Columns of a network's image in a terminal."""
 _BAR_CELLS = 30
 _MIN_PX = 256
+_HALF = 0.5
+"""Poses that explain less of the images say little: see `/models`."""
 
 
 def write_json(value: Any) -> None:
@@ -155,6 +157,9 @@ def show_models(console: Console, answer: ModelsAnswer) -> None:
         size = f"{one.width}x{one.height}{'' if one.channels == 1 else ' colour'}"
         table.add_row(name, one.family, one.dataset, size, str(len(one.class_names)))
     console.print(table)
+    for one in answer.models:
+        if one.explained and one.explained.pose < _HALF:
+            _show_notes(one.notes.get("reconstruct"))
 
 
 def show_answer(answer: Answer, draw: Callable[[], Image.Image]) -> None:
@@ -168,7 +173,9 @@ def _show_members(answer: Answer) -> None:
     columns: dict[int, list[tuple[str, list[str]]]] = {}
     for one in fields(answer):  # type: ignore[arg-type]  # all answers are dataclasses
         value = getattr(answer, one.name)
-        if isinstance(value, list) and value and isinstance(value[0], Answer):
+        if one.name == "notes":
+            _show_notes(value)
+        elif isinstance(value, list) and value and isinstance(value[0], Answer):
             _print_table(_rows_of(value))
         elif isinstance(value, Answer):
             continue
@@ -179,6 +186,11 @@ def _show_members(answer: Answer) -> None:
             console.print(f"{one.name.replace('_', ' ')}: {_text(value)}")
     for some in columns.values():
         _print_table(some)
+
+
+def _show_notes(notes: Sequence[str] | None) -> None:
+    for note in notes or ():
+        console.print(note, style="yellow")
 
 
 def _rows_of(parts: Sequence[Answer]) -> list[tuple[str, list[str]]]:
@@ -215,6 +227,7 @@ def _show_perturb(answer: PerturbAnswer, _draw: object) -> None:
         drawn = "" if value.measured is None else f", drawn {value.measured:.3g}"
         told = f"read {value.read:.3g}, asked {value.asked:.3g}{drawn} {value.unit}".rstrip()
         console.print(f"{answer.direction}: {told}")
+    _show_notes(answer.notes)
 
 
 def show_description(answer: DescribeAnswer) -> None:
