@@ -9,7 +9,7 @@ from model.bundle.health import Health
 from model.views.figure import draw_figure
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
 SIZE_PX = (900, 260)
 """The width and height of the figure."""
@@ -22,9 +22,8 @@ def draw_health(health: Health, *, title: str) -> bytes:
     return draw_figure(fill, width_px=width_px, height_px=height_px)
 
 
-def fill_health(figure: Figure, health: Health, *, title: str) -> None:
+def fill_health(figure: Figure | SubFigure, health: Health, *, title: str) -> None:
     """Fill a figure: couplings by iteration, their spread over images, and starved capsules."""
-    figure.set_layout_engine("constrained")
     figure.suptitle(title, fontsize="medium")
     decided, spread, capsules = figure.subplots(1, 3)
     for one in health.couplings:

@@ -12,23 +12,22 @@ from markupsafe import Markup
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest, directions
 from model.capsnet import FAMILIES, build
 from training.data.datasets import DATASETS
-from training.figures import MAX_WRONG
+from training.figures import MAX_WRONG, draw_figures
 from training.provenance import runs_of, unseen_by
 from training.recipes import recipe_of
-from training.reliability import coverage_range
+from training.reliability import coverage_range, scores_of
 from training.templates import render
 
-CURVES, WRONG, SWEEP = "curves.png", "wrong.png", "sweep.png"
-CONFIDENCE, EXPLAINED, HEALTH = "confidence.png", "explained.png", "health.png"
 _PAGES = Path("../../../docs/explanation")
 """Where the cards of shipped bundles find the definitions of what they measure."""
 
 
 def write_card(bundle: Bundle) -> None:
-    """Write `CARD.md` from the manifest.
+    """Write `CARD.md` from the manifest, and draw the figures of what is on record.
 
     Sections without content, and figures that are not in the folder, are left out.
     """
+    draw_figures(bundle)
     manifest, recipe = bundle.manifest, recipe_of(bundle)
     training, runs = manifest.training, runs_of(manifest.training)
     encoder, decoder = _count_parameters(bundle)
@@ -97,12 +96,9 @@ def _confidence(manifest: Manifest) -> dict[str, Any]:
     confidence = manifest.confidence
     if confidence is None:
         return {"confidence": [], "coverage_widths": {}}
-    kinds = manifest.metrics.get("confidence") or {}
-    if not kinds and confidence.cross_validated:
-        kinds = {"held-out images, cross-validated": confidence.cross_validated}
     counts = sorted(confidence.counts or (confidence.count,))
     return {
-        "confidence": [{"kind": kind, **scores} for kind, scores in kinds.items()],
+        "confidence": [{"kind": kind, **scores} for kind, scores in scores_of(manifest).items()],
         "coverage_widths": {count: _widths(count) for count in (counts[0], counts[-1])},
         "top_label_alone": confidence.is_top_label_alone(0.99),
     }

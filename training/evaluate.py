@@ -21,13 +21,13 @@ from training.answers import (
     is_wrong,
     recalls,
 )
-from training.card import CONFIDENCE, EXPLAINED, WRONG, write_card
+from training.card import write_card
 from training.confidence import Answered, fit_confidence, input_of
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import TEST_PAIRS
 from training.data.source import DatasetError
 from training.explained import measure_explained
-from training.figures import draw_confidence, draw_wrong
+from training.figures import WRONG, draw_wrong
 from training.kinds import draw_changed, draw_others
 from training.manifest import update_manifest
 from training.novelty import compare_kinds, find_threshold, score_novelty
@@ -281,12 +281,8 @@ def _measure_entries(
     bundle, entries = runtime.bundle, dict[str, Any]()
     if "decode" in bundle.manifest.offers:
         training = load(DATASETS[recipe_of(bundle).dataset], "train", data_dir)
-        entries["explained"] = measure_explained(
-            bundle,
-            training,
-            examples,
-            described="of the test images",
-            figure=bundle.path / EXPLAINED,
+        entries["explained"], _ = measure_explained(
+            bundle, training, examples, described="of the test images"
         )
     scores = replace(scores, entries=entries)
     return calibrate(runtime, scores, scores.answers, data_dir) if scores.answers else scores
@@ -345,7 +341,7 @@ def _record(bundle: Bundle, scores: Scores) -> None:
 
 
 def _keep(bundle: Bundle, scores: Scores) -> None:
-    """Write scores into manifest and card, and draw the figures."""
+    """Write scores into manifest and card, and draw the wrong answers."""
 
     def add(manifest: Manifest) -> Manifest:
         training = dict(manifest.training)
@@ -354,10 +350,7 @@ def _keep(bundle: Bundle, scores: Scores) -> None:
             training["test_reads"] = [asdict(read) for read in reads]
         return replace(manifest, training=training, metrics=scores.metrics(), **scores.entries)
 
-    for name in (WRONG, *((CONFIDENCE,) if scores.split == "test" else ())):
-        (bundle.path / name).unlink(missing_ok=True)
+    (bundle.path / WRONG).unlink(missing_ok=True)
     if len(scores.wrong.images):
         draw_wrong(scores.wrong, bundle.manifest.class_names, bundle.path / WRONG)
-    if scores.confidence:
-        draw_confidence(scores.confidence, bundle.path / CONFIDENCE, title=bundle.manifest.name)
     write_card(update_manifest(bundle, add))

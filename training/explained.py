@@ -7,7 +7,6 @@ told the class. So PCA is fitted to each class alone.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,6 @@ from model.runtime import Runtime
 from training.answers import decode, encode
 from training.data.datasets import Examples
 from training.data.pairs import fixed_pairs
-from training.figures import make_axes, save, show
 from training.random_sample import draw_rows, objects_of, take
 from training.recipes import recipe_of
 from training.threads import open_runtime
@@ -86,15 +84,17 @@ def measure_explained(
     held_out: Examples,
     *,
     described: str,
-    figure: Path | None = None,
-) -> Explained:
+) -> tuple[Explained, dict[str, Floats]]:
     """Measure what poses explain of the held-out images of a network with a decoder.
 
     Args:
         learnt: PCA is fitted on them.
         held_out: these are explained.
         described: what they are, in words.
-        figure: where images, reconstructions and PCA are drawn.
+
+    Returns:
+        the measures, and some images (N, C, H, W) of all classes with their reconstructions and
+        those of PCA, by title.
     """
     dim = bundle.manifest.class_dim
     fitted = show_objects(bundle, learnt, FITTED)
@@ -105,11 +105,14 @@ def measure_explained(
     components = ClassComponents(train, fitted.labels.ravel(), max(sizes))
     mean = train.mean(axis=0)
     by_class = {size: components.reconstruct(test, answered, size) for size in (0, *sizes)}
-    if figure:
-        rows = {"image": test, f"pose, {dim}": _flat(decoded), f"PCA, {dim}": by_class[dim]}
-        draw_explained(rows, shown.labels.ravel(), decoded.shape[1:], figure)
+    order = np.argsort(shown.labels.ravel(), kind="stable")
+    few = order[np.linspace(0, len(order) - 1, min(_COLUMNS, len(order))).round().astype(int)]
+    drawn_by = {"image": test, f"pose, {dim}": _flat(decoded), f"PCA, {dim}": by_class[dim]}
+    rows = {
+        title: images[few].reshape(-1, *decoded.shape[1:]) for title, images in drawn_by.items()
+    }
     shares = {size: explained_share(test, drawn, mean) for size, drawn in by_class.items()}
-    return Explained(
+    explained = Explained(
         images=described,
         count=len(test),
         pose=explained_share(test, _flat(decoded), mean),
@@ -117,6 +120,7 @@ def measure_explained(
         pca={str(size): share for size, share in shares.items()},
         class_dim=dim,
     )
+    return explained, rows
 
 
 def explained_share(images: Floats, drawn: Floats, mean: Floats) -> float:
@@ -150,26 +154,6 @@ def show_objects(bundle: Bundle, examples: Examples, count: int) -> Shown:
     rows = draw_rows(examples.labels, count, seed=_SEED, objects=shown_in)
     images, labels = take(examples, rows)
     return Shown(images, images, labels[:, None])
-
-
-def draw_explained(
-    rows: dict[str, Floats], labels: NDArray[np.int64], shape: tuple[int, ...], target: Path
-) -> None:
-    """Draw images of all classes in rows (N, P): as seen, and as each code draws them.
-
-    Args:
-        labels: of the images, (N,).
-        shape: of one image, (C, H, W).
-    """
-    order = np.argsort(labels, kind="stable")
-    columns = min(_COLUMNS, len(order))
-    chosen = order[np.linspace(0, len(order) - 1, columns).round().astype(int)]
-    figure, axes = make_axes(len(rows), columns, image=True)
-    for row, (title, images) in zip(axes, rows.items(), strict=True):
-        row[0].set_ylabel(title, fontsize="small")
-        for axis, image in zip(row, images[chosen], strict=True):
-            show(axis, image.reshape(shape))
-    save(figure, target, 128)
 
 
 def _flat(images: Floats) -> Floats:

@@ -29,12 +29,12 @@ from model.runtime import Runtime
 from model.runtime.cpu import open_session
 from training.analysis.bundle import analyse
 from training.answers import Labelled, answer, is_wrong, measure_presence
-from training.card import CURVES, EXPLAINED, WRONG, describe_error, write_card
+from training.card import describe_error, write_card
 from training.command import DATA_DIR, DataDir, Replace, app, console
 from training.data.datasets import DATASETS
 from training.data.pairs import validation_pairs
 from training.evaluate import evaluate, seen_or_not
-from training.figures import draw_curves
+from training.figures import WRONG
 from training.graphs import OPSET, ExportError, fold_norms, round_weights, write_graphs
 from training.metrics import METRICS
 from training.provenance import reads_of, refuse_other, runs_of, unseen_by
@@ -185,7 +185,6 @@ def publish(
     target = bundles / name
     with replacing_folder(target) as folder:
         bundle = export_bundle(network, manifest, folder, validation=validation)
-        draw_curves(run_dir / METRICS, folder / CURVES, title=name)
         shutil.copy(run_dir / METRICS, folder / METRICS)
         where = Path(pictures.folder) if pictures else None
         bundle = analyse(bundle, data_dir, folder=where, own_images=not private)
@@ -198,8 +197,7 @@ def publish(
         if pictures and unseen_by(runs):
             evaluate(bundle, data_dir, split="validation", folder=where)
         if pictures and private:
-            for figure in (WRONG, EXPLAINED):
-                (folder / figure).unlink(missing_ok=True)
+            (folder / WRONG).unlink(missing_ok=True)
             write_card(Bundle.open(folder))
     return Bundle.open(target)
 

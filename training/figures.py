@@ -1,123 +1,119 @@
-"""Draw the figures of cards and docs as PNG files. Functions import matplotlib when they draw."""
+"""Draw the PNG files of a bundle's card: what is on record, what poses draw, and wrong answers."""
 
 from __future__ import annotations
 
 import io
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw
 
-from model.bundle import Manifest
-from model.bundle.health import Health
-from model.canvas import ACCENT, INK, PAPER, shown_channels
-from model.health_figure import SIZE_PX, fill_health
-from model.preprocess import Floats, scale
+from model.bundle import Bundle, Manifest
+from model.bundle.atomic_file import replacing
+from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, font
+from model.health_figure import fill_health
+from model.preprocess import WHITE, Floats, scale
 from model.runtime import Runtime
+from model.views.figure import draw_figure, show_strip
 from model.views.sweep import draw_grid, sweep_dims, sweep_directions
 from training.answers import WrongAnswers
 from training.data.datasets import Examples
+from training.metrics import LOSS, METRICS
+from training.reliability import scores_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
+FIGURES, DECODED, WRONG = "figures.png", "decoded.png", "wrong.png"
+"""Figures of numbers on record; images that poses draw; images that are answered wrongly."""
 MAX_WRONG = 100
 """The number of wrong answers that are drawn."""
-_DPI, _WIDTH = 100, 9.0
+_WIDTH_PX, _ROW_PX = 900, 240
+_SHOWN_PX = 56
+"""Images next to their reconstructions are enlarged by whole pixels to about this height."""
 
 
-def draw_curves(metrics: Path, target: Path, *, title: str) -> None:
-    """Draw losses, validation errors and the learning rate in a run's metrics over its epochs."""
-    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    names = dict.fromkeys(name for line in lines for name, value in line.items() if value > 0)
-    drawn = [
-        name
-        for name in names
-        if name.endswith("_loss") or "error_percent" in name or name == "learning_rate"
-    ]
-    figure, axes = make_axes(max(1, len(drawn)), 1, title=title)
-    for axis, name in zip(axes.flat, drawn, strict=False):
-        kept = [line for line in lines if line.get(name, 0) > 0]
-        axis.plot([line["epoch"] for line in kept], [line[name] for line in kept])
-        words = name.replace("_percent", ", %").replace("_", " ")
-        axis.set(title=words, xlabel="epoch", yscale="log")
-    save(figure, target)
+def draw_figures(bundle: Bundle) -> None:
+    """Draw what the bundle has on record: training curves, confidence and health, each a row.
 
-
-def draw_confidence(scores: Mapping[str, Mapping[str, Any]], target: Path, *, title: str) -> None:
-    """Draw reliability, coverage and sizes of label sets for several kinds of images.
-
-    The area of a point of the first panel is the share of images with such a probability.
-
-    Args:
-        scores: by kind, as `training.reliability` measures them.
+    Without any of them there is no file.
     """
-    from matplotlib import colormaps  # noqa: PLC0415  a run can do without
+    manifest, metrics, target = bundle.manifest, bundle.path / METRICS, bundle.path / FIGURES
+    lines = metrics.read_text().splitlines() if metrics.is_file() else ()
+    rows = list[Callable[[Any], object]]()
+    if lines:
+        rows.append(partial(_fill_curves, lines=[json.loads(line) for line in lines]))
+    if scores := scores_of(manifest):
+        rows.append(partial(_fill_confidence, scores=scores))
+    if manifest.health:
+        rows.append(partial(fill_health, health=manifest.health, title="Health"))
 
-    figure, axes = make_axes(1, 3, title=title)
-    reliability, coverage, size = axes[0]
-    for axis in (reliability, coverage):
-        axis.axline((0, 0), slope=1, color=INK, linewidth=0.8, linestyle=":")
-    for number, (kind, one) in enumerate(scores.items()):
-        colour_of = {"color": colormaps["tab10"](number)}
-        requested = [float(share) for share in one["sets"]]
-        sizes = [sets["mean_size"] for sets in one["sets"].values()]
-        size.plot(requested, sizes, "o-", markersize=3, label=kind, **colour_of)
-        if "bins" not in one:
-            continue
-        bins = one["bins"]
-        points = [[bin_[name] for bin_ in bins] for name in ("probability", "right")]
-        areas = [4 + 200 * bin_["images"] / one["images"] for bin_ in bins]
-        reliability.plot(*points, linewidth=0.8, **colour_of)
-        reliability.scatter(*points, s=areas, alpha=0.6, **colour_of)
-        if all("coverage" in sets for sets in one["sets"].values()):
-            reached = [sets["coverage"] for sets in one["sets"].values()]
-            coverage.plot(requested, reached, "o-", markersize=3, **colour_of)
-    reliability.set(title="right answers, share", xlabel="probability")
-    coverage.set(title="sets with the label", xlabel="coverage requested", xlim=(0.88, 1))
-    size.set(title="labels in a set", xlabel="coverage requested", xlim=(0.88, 1))
-    size.set_ylim(0, 1.1 * max(2, size.get_ylim()[1]))
-    for axis in axes.flat:
-        axis.title.set_fontsize("small")
-    figure.legend(loc="outside right center", fontsize="x-small", frameon=False)
-    save(figure, target, 256)
+    def fill(figure: Figure) -> None:
+        parts = figure.subfigures(len(rows), 1, squeeze=False).flat
+        for part, fill_row in zip(parts, rows, strict=True):
+            fill_row(part)
 
-
-def draw_health(health: Health, target: Path, *, title: str) -> None:
-    """Draw the health of a network's capsules."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  a run can do without
-
-    width, height = SIZE_PX
-    figure = Figure((width / _DPI, height / _DPI), dpi=_DPI)
-    fill_health(figure, health, title=title)
-    save(figure, target)
+    if rows:
+        drawn = draw_figure(fill, width_px=_WIDTH_PX, height_px=_ROW_PX * len(rows))
+        _save(drawn, target, Image.Quantize.MAXCOVERAGE)  # thin lines keep their colours
+    else:
+        target.unlink(missing_ok=True)
 
 
 def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) -> None:
     """Draw the first MAX_WRONG: above each its label and presence, below, coloured, answers'."""
-    shown = [np.asarray(part[:MAX_WRONG]) for part in wrong]
-    longest = max(len(_name(classes, class_names)) for part in shown[1:3] for classes in part)
-    columns = min(len(shown[0]), max(2, round(_WIDTH / max(0.75, 0.085 * (longest + 6)))))
-    figure, axes = make_axes(math.ceil(len(shown[0]) / columns), columns, image=True)
-    for axis, image, label, answer, (right, least) in zip(axes.flat, *shown, strict=False):
-        show(axis, image / np.float32(255))
-        axis.set_title(f"{_name(label, class_names)}  {right:.2f}", fontsize="small")
-        axis.set_xlabel(
-            f"{_name(answer, class_names)}  {least:.2f}", fontsize="small", color=ACCENT
-        )
-    save(figure, target)
+    images, labels, answers, presence = (np.asarray(part[:MAX_WRONG]) for part in wrong)
+    names = [[_name(classes, class_names) for classes in part] for part in (labels, answers)]
+    longest = max(len(name) for part in names for name in part)
+    columns = min(len(images), max(2, round(9 / max(0.75, 0.085 * (longest + 6)))))
+    above, below = (
+        [f"{name}  {value:.2f}" for name, value in zip(part, values, strict=True)]
+        for part, values in zip(names, presence.T, strict=True)
+    )
+
+    def fill(figure: Figure) -> None:
+        shown = images / np.float32(WHITE)
+        for axes, words in zip(
+            show_strip(figure, list(shown), above, columns=columns), below, strict=True
+        ):
+            axes.set_xlabel(words, fontsize="small", color=ACCENT)
+            axes.set_frame_on(False)
+
+    rows = -(-len(images) // columns)
+    height_px = rows * (_WIDTH_PX / max(columns, 10) + 35)
+    _save(draw_figure(fill, width_px=_WIDTH_PX, height_px=height_px), target)
+
+
+def draw_decoded(grids: Sequence[Image.Image], rows: Mapping[str, Floats], target: Path) -> None:
+    """Draw images above their reconstructions, and below them sweeps of poses, side by side.
+
+    Args:
+        grids: as `draw_sweeps` gives them.
+        rows: images (N, C, H, W) and what reconstructs them, by title; none where the images are
+            private.
+    """
+    above = [_draw_rows(rows)] if rows else []
+    top = sum(picture.height for picture in above)
+    width = max(sum(picture.width for picture in part) for part in (above, grids))
+    height = top + max((grid.height for grid in grids), default=0)
+    drawn = Image.new("RGB", (width, height), PAPER)
+    for part, y in ((above, 0), (grids, top)):
+        x = 0
+        for picture in part:
+            drawn.paste(picture, (x, y))
+            x += picture.width
+    _save(drawn, target)
 
 
 def draw_sweeps(
-    runtime: Runtime, manifest: Manifest, examples: Examples, labels: Sequence[int], target: Path
-) -> None:
-    """Draw the directions of the first image of each of some classes, side by side.
+    runtime: Runtime, manifest: Manifest, examples: Examples, labels: Sequence[int]
+) -> list[Image.Image]:
+    """Draw the directions of the first image of each of some classes.
 
     Classes without directions are drawn by dimension.
     """
@@ -134,51 +130,98 @@ def draw_sweeps(
         name = manifest.class_names[label]
         grid = draw_grid(drawn, sweep.names, sweep.steps, title=name, scale=1, heads=not offered)
         grids.append(grid)
-    size = (sum(grid.width for grid in grids), max(grid.height for grid in grids))
-    picture = Image.new("RGB", size, PAPER)
-    for index, grid in enumerate(grids):
-        picture.paste(grid, (sum(other.width for other in grids[:index]), 0))
-    _save_small(picture, target, 64)
+    return grids
 
 
-def make_axes(
-    rows: int, columns: int, *, title: str = "", image: bool = False
-) -> tuple[Figure, NDArray[Any]]:
-    """A figure and its axes (rows, columns), in the one style of all of them."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  a run can do without
-
-    height = (_WIDTH / max(columns, 10) + 0.35) if image else 2.4
-    figure = Figure((_WIDTH, rows * height), dpi=_DPI, layout="constrained")
-    figure.suptitle(title, fontsize="medium")
-    axes: NDArray[Any] = figure.subplots(rows, columns, squeeze=False)
-    for axis in axes.flat:
-        if image:
-            axis.set(xticks=[], yticks=[], frame_on=False)
-        else:
-            axis.grid(alpha=0.4)
-            axis.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def show(axis: Axes, image: Floats) -> None:
-    """Show an image (C, H, W) in [0, 1]."""
-    shown = shown_channels(image)
-    rgb = shown.transpose(1, 2, 0).repeat(3 // len(shown), axis=2)
-    axis.imshow(rgb.clip(0, 1), interpolation="nearest")
+def _fill_curves(figure: SubFigure, lines: Sequence[Mapping[str, float]]) -> None:
+    """Losses, validation errors and the learning rate of a run over its epochs."""
+    names = dict.fromkeys(name for line in lines for name, value in line.items() if value > 0)
+    drawn = [
+        name
+        for name in names
+        if name.endswith(LOSS) or "error_percent" in name or name == "learning_rate"
+    ]
+    figure.suptitle("Training", fontsize="medium")
+    for axes, name in zip(figure.subplots(1, len(drawn), squeeze=False).flat, drawn, strict=True):
+        kept = [line for line in lines if line.get(name, 0) > 0]
+        points = [[line[key] for line in kept] for key in ("epoch", name)]
+        axes.plot(*points, marker="" if kept[1:] else "o")
+        words = name.replace("_percent", ", %").replace("_", " ")
+        axes.set(title=words, xlabel="epoch", yscale="log")
+        _plain(axes)
 
 
-def save(figure: Figure, target: Path, colours: int = 64) -> None:
-    """Write a PNG of so few colours that it stays small."""
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png")
-    with Image.open(drawn) as picture:
-        _save_small(picture.convert("RGB"), target, colours)
+def _fill_confidence(figure: SubFigure, scores: Mapping[str, Mapping[str, Any]]) -> None:
+    """Reliability, coverage and sizes of label sets for several kinds of images.
+
+    The area of a point of the first panel is the share of images with such a probability.
+    """
+    from matplotlib import colormaps  # noqa: PLC0415  a run can do without
+
+    figure.suptitle("Confidence", fontsize="medium")
+    reliability, coverage, size = figure.subplots(1, 3)
+    for axes in (reliability, coverage):
+        axes.axline((0, 0), slope=1, color=INK, linewidth=0.8, linestyle=":")
+    for number, (kind, measured) in enumerate(scores.items()):
+        colour_of = {"color": colormaps["tab10"](number)}
+        requested = [float(share) for share in measured["sets"]]
+        sizes = [sets["mean_size"] for sets in measured["sets"].values()]
+        size.plot(requested, sizes, "o-", markersize=3, label=kind, **colour_of)
+        if "bins" not in measured:
+            continue
+        bins = measured["bins"]
+        points = [[bin_[name] for bin_ in bins] for name in ("probability", "right")]
+        areas = [4 + 200 * bin_["images"] / measured["images"] for bin_ in bins]
+        reliability.plot(*points, linewidth=0.8, **colour_of)
+        reliability.scatter(*points, s=areas, alpha=0.6, **colour_of)
+        if all("coverage" in sets for sets in measured["sets"].values()):
+            reached = [sets["coverage"] for sets in measured["sets"].values()]
+            coverage.plot(requested, reached, "o-", markersize=3, **colour_of)
+    reliability.set(title="right answers, share", xlabel="probability")
+    coverage.set(title="sets with the label", xlabel="coverage requested")
+    size.set(title="labels in a set", xlabel="coverage requested")
+    for axes in (coverage, size):
+        axes.set(xlim=(0.88, 1), xticks=(0.9, 0.95, 1))
+    size.set_ylim(0, 1.1 * max(2, size.get_ylim()[1]))
+    for axes in (reliability, coverage, size):
+        _plain(axes)
+    figure.legend(loc="outside right center", fontsize="x-small", frameon=False)
 
 
-def _save_small(picture: Image.Image, target: Path, colours: int) -> None:
-    """Save a PNG of the few most frequent colours."""
-    small = picture.quantize(colours, dither=Image.Dither.NONE)
-    small.save(target, "PNG", optimize=True)
+def _plain(axes: Any) -> None:
+    """A panel with a grid and without a frame, as those of health."""
+    axes.grid(alpha=0.4)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.title.set_fontsize("small")
+    axes.tick_params(labelsize="small", which="both")
+
+
+def _draw_rows(rows: Mapping[str, Floats]) -> Image.Image:
+    """Rows of images, their titles left of them."""
+    height = next(iter(rows.values())).shape[2]
+    factor = max(1, round(_SHOWN_PX / height))
+    strips = [enlarge(np.concatenate(list(images), axis=2), factor) for images in rows.values()]
+    left = 2 * MARGIN + round(max(font(12).getlength(title) for title in rows))
+    pitch = strips[0].height + 4
+    picture = Image.new("RGB", (left + strips[0].width + MARGIN, MARGIN + pitch * len(rows)), PAPER)
+    draw = ImageDraw.Draw(picture)
+    for row, (title, strip) in enumerate(zip(rows, strips, strict=True)):
+        top = MARGIN + row * pitch
+        draw.text((MARGIN, top + strip.height // 2), title, INK, font(12), anchor="lm")
+        picture.paste(strip, (left, top))
+    return picture
+
+
+def _save(
+    picture: Image.Image | bytes,
+    target: Path,
+    method: Image.Quantize = Image.Quantize.MEDIANCUT,
+) -> None:
+    """Save a PNG of 256 colours, so that it stays small."""
+    drawn = Image.open(io.BytesIO(picture)) if isinstance(picture, bytes) else picture
+    small = drawn.convert("RGB").quantize(256, method, dither=Image.Dither.NONE)
+    with replacing(target) as file:
+        small.save(file, "PNG", optimize=True)
 
 
 def _name(classes: NDArray[np.int64], class_names: Sequence[str]) -> str:

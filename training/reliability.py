@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from model.bundle import Manifest
 from model.bundle.confidence import Confidence, Doubles
 from model.preprocess import Floats
 from training.statistics import interval
@@ -120,6 +121,16 @@ def describe_sets(
         low, high = interval(int(held.sum()), len(held))
         described["coverage_interval"] = [_rounded(low / 100), _rounded(high / 100)]
     return described
+
+
+def scores_of(manifest: Manifest) -> Mapping[str, Mapping[str, Any]]:
+    """The measures of a bundle's calibration by kind of images; none where it has none."""
+    if manifest.confidence is None:
+        return {}
+    if measured := manifest.metrics.get("confidence"):
+        return dict(measured)
+    held_out = manifest.confidence.cross_validated
+    return {"held-out images, cross-validated": held_out} if held_out else {}
 
 
 def coverage_range(count: int, coverage: float) -> tuple[float, float] | None:

@@ -111,7 +111,7 @@ def test_a_bundle_is_calibrated_on_images_that_it_left_out(
     assert f"{HELD_OUT} held-out training images" == confidence.images
     text = (bundle.path / CARD).read_text()
     assert "## Confidence" in text
-    assert "(confidence.png)" in text
+    assert "(figures.png)" in text
     assert "99 %: all labels" in text
 
 

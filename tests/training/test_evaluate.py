@@ -13,7 +13,6 @@ from model.runtime import Runtime
 from model.views.masks import find_masks
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
 from training.answers import is_missed
-from training.card import EXPLAINED, WRONG
 from training.data.datasets import DATASETS, Examples, digest, load
 from training.data.pairs import TEST_DIGESTS, TEST_SEED, PairDraw, PairSet, fixed_pairs
 from training.data.source import DatasetError
@@ -21,6 +20,7 @@ from training.evaluate import (
     evaluate,
 )
 from training.export import conclude_export
+from training.figures import WRONG
 from training.pair_scores import measure_overlap, score_shift
 from training.provenance import TEST_READS, ProvenanceError, reads_of
 from training.statistics import interval, mean_interval
@@ -55,7 +55,6 @@ def test_a_test_score_is_in_manifest_and_card(bundle: Bundle, data_dir: Path) ->
     assert f"{low:.2f} to {high:.2f}" in scores.headline()
     assert manifest.explained is not None
     assert ("of the test images", TEST) == (manifest.explained.images, manifest.explained.count)
-    assert (bundle.path / EXPLAINED).exists()
 
 
 def test_false_alarms_are_those_of_the_test_split(bundle: Bundle, data_dir: Path) -> None:

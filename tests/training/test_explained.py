@@ -11,7 +11,7 @@ from PIL import Image
 from model.bundle import CARD, Bundle
 from model.runtime import Runtime
 from training.analysis.bundle import write_findings
-from training.card import EXPLAINED, write_card
+from training.card import write_card
 from training.data.datasets import Examples
 from training.evaluate import training_data_of
 from training.explained import (
@@ -21,6 +21,7 @@ from training.explained import (
     reconstruct,
     show_objects,
 )
+from training.figures import DECODED, draw_decoded
 
 RNG = np.random.default_rng(0)
 
@@ -52,10 +53,9 @@ def test_each_class_has_its_own_components(count: int) -> None:
 
 def test_manifest_card_and_figure_tell_it(bundle: Bundle, data_dir: Path) -> None:
     """PCA with as many numbers as the pose has is among them."""
-    data, figure = training_data_of(bundle, data_dir), bundle.path / EXPLAINED
-    explained = measure_explained(
-        bundle, data.training, data.validation, described="of toys", figure=figure
-    )
+    data = training_data_of(bundle, data_dir)
+    explained, rows = measure_explained(bundle, data.training, data.validation, described="of toys")
+    draw_decoded([], rows, bundle.path / DECODED)
     write_card(write_findings(bundle, explained=explained))
     assert Bundle.open(bundle.path).manifest.explained == explained
     assert {"8", "16", "32", "64"} == explained.pca.keys()
@@ -64,7 +64,8 @@ def test_manifest_card_and_figure_tell_it(bundle: Bundle, data_dir: Path) -> Non
     assert "## What a pose explains" in card
     assert explained.is_low  # the network is untrained
     assert "This is less than PCA of the class explains with as many numbers." in card
-    with Image.open(figure) as picture:
+    assert "](decoded.png)" in card
+    with Image.open(bundle.path / DECODED) as picture:
         assert "PNG" == picture.format
 
 

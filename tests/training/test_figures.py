@@ -1,19 +1,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from model.bundle import Bundle
+from tests.health import HEALTH
 from training.answers import WrongAnswers
 from training.data.datasets import DIGITS
-from training.figures import (
-    MAX_WRONG,
-    draw_curves,
-    draw_wrong,
-)
+from training.figures import FIGURES, MAX_WRONG, draw_figures, draw_wrong
+from training.metrics import METRICS
 
 BLUE = (31, 119, 180)
 """The first line of a chart."""
@@ -57,18 +58,21 @@ def test_every_wrong_image_is_drawn(count: int, channels: int, tmp_path: Path) -
     assert min(count, MAX_WRONG) == rectangles(drawn)
 
 
-def test_all_that_a_run_measured_is_drawn(tmp_path: Path) -> None:
-    """A panel for each loss, the validation error and the learning rate; nothing else."""
+def test_what_is_on_record_is_drawn(bundle_path: Path, tmp_path: Path) -> None:
+    """Training curves and health, each a row; nothing of a bundle without records."""
+    bundle = Bundle.open(Path(shutil.copytree(bundle_path, tmp_path / "bundle")))
+    bundle = replace(bundle, manifest=replace(bundle.manifest, health=None, confidence=None))
+    (bundle.path / METRICS).unlink(missing_ok=True)
+    draw_figures(bundle)
+    assert not (bundle.path / FIGURES).exists()
     lines = [
         {"step": n, "epoch": n, "images_per_s": 9, "spread_loss": 1 / n, "learning_rate": 1 / n}
         for n in range(1, 5)
     ]
-    metrics = tmp_path / "metrics.jsonl"
-    metrics.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    draw_curves(metrics, tmp_path / "two.png", title="run")
-    error = {"step": 4, "epoch": 4, "validation_error_percent": 2.5}
-    metrics.write_text(metrics.read_text() + json.dumps(error) + "\n")
-    draw_curves(metrics, tmp_path / "three.png", title="run")
-    two, three = (pixels(tmp_path / f"{name}.png") for name in ("two", "three"))
-    assert 3 * len(two) == 2 * len(three)
-    assert 0 < share(two, BLUE)
+    (bundle.path / METRICS).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    draw_figures(bundle)
+    curves = pixels(bundle.path / FIGURES)
+    draw_figures(replace(bundle, manifest=replace(bundle.manifest, health=HEALTH)))
+    both = pixels(bundle.path / FIGURES)
+    assert 2 * len(curves) == len(both)
+    assert 0 < share(curves, BLUE)

@@ -21,10 +21,10 @@ from model.runtime import Runtime
 from tests.training.published import TRAINING, write_toys
 from training.__main__ import app
 from training.answers import measure_presence
-from training.card import CURVES, EXPLAINED
 from training.data.datasets import DATASETS
 from training.data.source import DatasetError
 from training.export import publish
+from training.figures import DECODED, FIGURES, WRONG
 from training.metrics import METRICS
 from training.provenance import ProvenanceError
 from training.recipes import Recipe
@@ -78,7 +78,7 @@ def test_a_published_bundle_carries_its_training(
     assert ("tiny", 1, "toys") == (run["preset"], run["seed"], run["dataset"])
     assert [] == training["test_reads"]
     assert (run_dir / METRICS).read_text() == (bundle.path / METRICS).read_text()
-    for name in (CARD, CURVES):
+    for name in (CARD, FIGURES):
         assert (bundle.path / name).stat().st_size > 0
     assert not (bundle.path / SAMPLES).exists()  # the licence is not known
     examples = load_published(recipe, data_dir).all
@@ -131,9 +131,10 @@ def test_own_pictures_stay_out_of_a_private_bundle(
         assert described
         assert described.gallery
         assert (licence, bool(licence)) == (described.licence, bool(described.gallery.sheet.size))
-        for part in (SAMPLES, EXPLAINED):
-            assert (bundle.path / part).exists() == bool(licence)
-            assert (part in (bundle.path / CARD).read_text()) <= bool(licence)
+        assert (bundle.path / SAMPLES).exists() == bool(licence)
+        assert (bundle.path / WRONG).exists() <= bool(licence)
+    heights = [Image.open(tmp_path / name / DECODED).height for name in ("shown", "private")]
+    assert heights[0] > heights[1]  # sweeps alone, without the pictures above them
 
 
 def test_the_bundle_of_another_run_is_not_replaced(run_dir: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
 from model.bundle.confidence import Confidence
@@ -27,13 +28,13 @@ from training.analysis.factors import fit_factors, known_factors, read_factors
 from training.analysis.health import measure_health
 from training.analysis.neighbours import choose_images, collect
 from training.answers import encode
-from training.card import CONFIDENCE, EXPLAINED, HEALTH, SWEEP, write_card
+from training.card import write_card
 from training.confidence import Answered, cross_validate, fit_confidence, input_of
 from training.data.datasets import DATASETS, Examples, factors_of
 from training.data.pairs import validation_pairs
 from training.evaluate import seen_or_not, training_data_of
 from training.explained import measure_explained
-from training.figures import draw_confidence, draw_health, draw_sweeps
+from training.figures import DECODED, draw_decoded, draw_sweeps
 from training.kinds import draw_others
 from training.manifest import Content, update_manifest
 from training.novelty import MIN_IMAGES, compare_kinds, fit_novelty, score_novelty
@@ -80,14 +81,14 @@ def analyse(
             found["confidence"] = measure_confidence(bundle, held_out)
         if "trace" in manifest.offers:
             found["health"] = measure_health(bundle, held_out, described=described)
-            draw_health(found["health"], bundle.path / HEALTH, title=manifest.name)
         if "decode" in manifest.offers:
-            figure = bundle.path / EXPLAINED
-            found["explained"] = measure_explained(
-                bundle, data.training, held_out, described=described, figure=figure
+            found["explained"], rows = measure_explained(
+                bundle, data.training, held_out, described=described
             )
             found["directions"] = measure_directions(runtime, data.training, held_out)
-            _draw_sweeps(runtime, held_out, found["directions"])
+            sweeps = _draw_sweeps(runtime, held_out, found["directions"])
+            is_private = "pictures" in manifest.training and not own_images
+            draw_decoded(sweeps, {} if is_private else rows, bundle.path / DECODED)
             found["neighbours"] = choose_images(bundle, data, own_images=own_images)
         if "decode" in manifest.offers and is_for_pairs:
             size, shift_px = manifest.height, recipe_of(bundle).shift_px
@@ -126,7 +127,7 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
     if count > 1:
         halves = [take(examples, rows) for rows in split_rows(examples.labels, seed=0)]
         described = f"of half of the images of the {source}; PCA is fitted to the other half"
-        found["explained"] = measure_explained(bundle, *halves, described=described)
+        found["explained"], _ = measure_explained(bundle, *halves, described=described)
     return write_findings(bundle, **found)
 
 
@@ -189,7 +190,7 @@ def write_findings(bundle: Bundle, **found: Any) -> Bundle:
 
 
 def measure_confidence(bundle: Bundle, examples: Examples) -> Confidence | None:
-    """Fit the calibration on held-out images, and draw how it does on those left out of a fit.
+    """Fit the calibration on held-out images, and measure it on those left out of a fit.
 
     If the network learnt these images, `evaluate` calibrates it on test images instead.
     """
@@ -201,11 +202,8 @@ def measure_confidence(bundle: Bundle, examples: Examples) -> Confidence | None:
     if step := runs_of(manifest.training)[-1].kept_step:
         described += f", which also chose the weights of step {step:,}: expect a lower coverage"
     confidence = fit_confidence(answered, kind=kind, described=described)
-    (bundle.path / CONFIDENCE).unlink(missing_ok=True)
     if confidence and (measures := cross_validate(answered, kind=kind)):
         confidence = replace(confidence, cross_validated=measures)
-        scores = {"held-out images": measures}
-        draw_confidence(scores, bundle.path / CONFIDENCE, title=manifest.name)
     return confidence
 
 
@@ -248,7 +246,9 @@ def measure_novelty(runtime: Runtime, examples: Examples, data_dir: Path) -> Nov
     return compare_kinds(runtime, rule, others, typical, f"{len(half):,} held-out images")
 
 
-def _draw_sweeps(runtime: Runtime, examples: Examples, directions: list[Direction]) -> None:
+def _draw_sweeps(
+    runtime: Runtime, examples: Examples, directions: list[Direction]
+) -> list[Image.Image]:
     """Draw the directions of an image of each of the classes with the most directions."""
     bundle = runtime.bundle
     manifest, images = (
@@ -257,7 +257,7 @@ def _draw_sweeps(runtime: Runtime, examples: Examples, directions: list[Directio
     )
     offered = Counter(one.label for one in directions if one.offered)
     labels = sorted(np.unique(images.labels).tolist(), key=lambda label: -offered[label])
-    draw_sweeps(runtime, manifest, images, sorted(labels[:_SWEPT]), bundle.path / SWEEP)
+    return draw_sweeps(runtime, manifest, images, sorted(labels[:_SWEPT]))
 
 
 def _halves(bundle: Bundle, examples: Examples) -> list[NDArray[np.uint8]]:

@@ -16,9 +16,9 @@ from tests.training.published import HELD_OUT, RUN, TRAINING, say_training
 from training.analysis import bundle as analysis
 from training.analysis.bundle import analyse, measure_novelty, write_findings
 from training.analysis.neighbours import choose
-from training.card import HEALTH, SWEEP
 from training.data.datasets import Examples
 from training.evaluate import training_data_of
+from training.figures import DECODED, FIGURES
 
 
 @pytest.fixture
@@ -46,10 +46,10 @@ def test_an_analysed_bundle_tells_what_was_found(bundle: Bundle, data_dir: Path)
     assert {"noise", "blanks", "letters", "digits (toys)"} == {
         one["kind"] for one in manifest.novelty.others
     }
-    for drawing in (HEALTH, SWEEP):
+    for drawing in (FIGURES, DECODED):
         with Image.open(bundle.path / drawing) as picture:
             assert "PNG" == picture.format
-    assert {"Directions", "Sweeps", "Novelty", "Limits"} <= headings(bundle)
+    assert {"Directions", "What poses draw", "Novelty", "Limits"} <= headings(bundle)
     assert {"Confidence", "Health", "What a pose explains"} <= headings(bundle)
     assert "| letters | 5 |" in (bundle.path / CARD).read_text()
 
