@@ -28,8 +28,7 @@ from model.capsnet.winograd import WinogradConv2d
 from model.runtime.cpu import open_session
 from model.runtime.runtime import BATCH_ROWS
 from research.controls import HeadConfig, register
-from research.recipes import ATTENTION, CNN, DIGITS, MATRIX, SHARED
-from research.rows import plain
+from research.rows import ATTENTION, CNN, DIGITS, MATRIX, SHARED, plain
 from training.device import keep_freed_memory
 from training.graphs import fold_norms, round_weights, write_graphs
 from training.recipes import PRESETS, Recipe

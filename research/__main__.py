@@ -12,15 +12,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from research import page
-from research.compare import is_stale
+from research.compare import is_stale, write_table
 from research.controls import register
 from research.rows import Row
 from research.run import Result, load_sets, read_results, result_key, run_row
 from research.tables import ROWS, TABLES
-from training.command import EXPECTED, DataDir
+from training.command import EXPECTED, DataDir, run_file
 from training.device import choose_device
-from training.python_file import run_file
 from training.state import TrainingError
 
 RESULTS = "results.json"
@@ -157,7 +155,7 @@ def print_table(
     table = TABLES[name]
     if images is not None:
         table = table._replace(rows=tuple(replace(row, images=images) for row in table.rows))
-    parts = list(page.write_table(table, results))
+    parts = list(write_table(table, results))
     console.print("\n\n".join(parts) or f"{name} has no results", markup=False)
 
 

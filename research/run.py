@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import math
+import zlib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -12,7 +15,6 @@ import numpy as np
 import torch
 
 from model.bundle.atomic_file import replacing
-from research.records import pack, recipe_digest, unpack
 from research.rows import Row
 from training.answers import is_wrong, measure_presence
 from training.data.datasets import DATASETS, Examples, load, split_last
@@ -20,6 +22,53 @@ from training.data.pairs import EPOCH_PAIRS
 from training.provenance import TestRead, record_read
 from training.state import Plan, TrainingError
 from training.trainer import Trainer
+
+_DIGITS = 12
+_OFF = {"pose": "routed"}
+"""Values of settings that were added later and change nothing."""
+
+
+def recipe_digest(row: Row) -> str:
+    """Return 12 hexadecimal digits of what a row is trained by, apart from seed and budget.
+
+    Settings that are off (zero, empty, false or in `_OFF`) are left out. So a new setting that is
+    off changes no digest.
+    """
+    recipe = row.recipe.to_dict()
+    for decided_by_the_budget in ("name", "epochs"):
+        del recipe[decided_by_the_budget]
+    trained_by = {"recipe": recipe, "training_images": row.training_images}
+    text = json.dumps(_without_off(trained_by), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def pack(images: list[int], count: int) -> str:
+    """Pack indices of images, of `count` images, into a short text."""
+    bits = np.zeros(count, bool)
+    bits[images] = True
+    return base64.b64encode(zlib.compress(np.packbits(bits).tobytes(), 9)).decode()
+
+
+def unpack(text: str) -> list[int]:
+    """Return the indices that `pack` packed.
+
+    Raises:
+        ValueError: the text is something else.
+    """
+    try:
+        packed = zlib.decompress(base64.b64decode(text, validate=True))
+    except zlib.error as error:
+        raise ValueError(f"no packed images: {error}") from error
+    return np.flatnonzero(np.unpackbits(np.frombuffer(packed, np.uint8))).tolist()
+
+
+def _without_off(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: one for key, one in value.items() if one and _OFF.get(key) != one}
+        return {key: _without_off(one) for key, one in kept.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_off(one) for one in value]
+    return value
 
 
 @dataclass(frozen=True)

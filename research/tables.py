@@ -17,8 +17,7 @@ from typing import Any
 
 from model.capsnet.stem import Conv, Residual, StemLayer
 from research.controls import HeadConfig, PoseConfig, UniformConfig
-from research.recipes import ATTENTION, DIGITS, STRIDED
-from research.rows import Compared, Row, Table, plain, sizes
+from research.rows import ATTENTION, DIGITS, STRIDED, Compared, Row, Table, plain, sizes
 from training.recipes import Recipe
 
 SMALL_CNN: tuple[StemLayer, ...] = (

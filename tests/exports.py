@@ -19,11 +19,11 @@ from tests.model.capsnet.networks import TINY
 from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
 from training.export import describe, export_bundle
-from training.growth import MAX_PX, fit_size
 from training.pair_scores import choose_threshold
 from training.recipes import PRESETS, Recipe
 from training.state import Plan
 from training.trainer import Trainer
+from training.training_data import MAX_PX, fit_size
 
 BLOCKS = AttentionConfig(
     channels=3,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -19,7 +19,6 @@ from rich.table import Table
 from model import open_bundle
 from model.capsnet import build, family_of
 from training import export, report
-from training.advice import advise
 from training.analysis.bundle import analyse, analyse_factors
 from training.answers import measure_presence, recalls
 from training.card import write_card
@@ -35,18 +34,24 @@ from training.command import (
     typed_command,
 )
 from training.data.datasets import DATASETS, load
-from training.device import choose_device
-from training.growth import MAX_PX
+from training.data.folder import FolderSplit
+from training.device import ThreadChooser, choose_device
 from training.imports import analyse_on
-from training.pretrained import PublishedWeights, check_size, find_weights, use_pretrained
+from training.pretrained import (
+    PublishedWeights,
+    Stem,
+    check_size,
+    choose_stem,
+    find_weights,
+    use_pretrained,
+)
 from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override
+from training.report import advise
 from training.state import CHECKPOINT, Checkpoint, Plan, starting_point
-from training.stem_choice import Stem, choose_stem
 from training.tasks import PREVIEW
-from training.threads import ThreadChooser
 from training.trainer import Trainer
 from training.training_data import (
-    FolderSplit,
+    MAX_PX,
     TrainingData,
     dataset_name,
     load_pictures,
@@ -130,9 +135,22 @@ def train(
     directory = run_dir or Path("runs") / f"{_run_name(preset, data)}-{seed}"
     resumes = resume or (resume_or_begin and (directory / CHECKPOINT).exists())
     resumed = directory if resumes else None
-    wanted = stem or ("trained" if size else None)
+    load_own = partial(
+        _load_own,
+        recipe,
+        settings,
+        data or Path(),
+        channels=channels,
+        skip=skip_unreadable,
+        resumed=resumed,
+    )
     published, reason = _choose_stem(
-        wanted, recipe, settings, data, resumed, channels=channels, skip=skip_unreadable
+        stem or ("trained" if size else None),
+        recipe,
+        data,
+        resumed,
+        channels=channels,
+        load_own=load_own,
     )
     source = None if resumes else weights or transfer
     other = starting_point(source) if source else None
@@ -140,15 +158,8 @@ def train(
     if data is None:
         training_data = load_published(recipe, data_dir)
     else:
-        training_data = _load_own(
-            recipe,
-            settings,
-            data,
-            published=published,
-            channels=channels,
-            split=_split(data, resumed, skip=skip_unreadable),
-            seen=other.pictures.learnt if other and other.pictures else (),
-        )
+        seen = other.pictures.learnt if other and other.pictures else ()
+        training_data = load_own(published, seen=seen)
     recipe, validation = training_data.recipe, None if final else training_data.validation
     training = training_data.all if final else training_data.training
     name = recipe.name if data is None else training_data.dataset.name
@@ -277,26 +288,26 @@ def _recipe(preset: str, settings: list[str]) -> Recipe:
         raise typer.BadParameter(str(error)) from error
 
 
-def _split(folder: Path, resumed: Path | None, *, skip: bool) -> FolderSplit | None:
-    """How a folder is divided: as before in the run that is resumed, or else as usual."""
-    if resumed:
-        return Checkpoint.load(resumed / CHECKPOINT).pictures
-    return FolderSplit(folder=str(folder), skip_unreadable=skip)
-
-
 def _load_own(
     recipe: Recipe,
     settings: list[str],
     folder: Path,
-    *,
     published: PublishedWeights | None,
-    **options: Any,
+    *,
+    channels: int | None,
+    skip: bool,
+    resumed: Path | None,
+    seen: Collection[str] = (),
 ) -> TrainingData:
     """The pictures of a folder, and the recipe that suits them, with other settings.
 
     Args:
-        options: of `load_pictures`.
+        published: the weights of a pretrained stem.
+        resumed: the run that goes on, whose split is used again.
+        seen: fingerprints of pictures that the weights have learnt from.
     """
+    before = Checkpoint.load(resumed / CHECKPOINT).pictures if resumed else None
+    split = before or FolderSplit(skip_unreadable=skip)
     fixed = {"name", "dataset", "task", "channels", "num_classes"}
     if published:
         recipe = use_pretrained(recipe, published)
@@ -307,7 +318,14 @@ def _load_own(
         if published:
             check_size(*size)
         asked = published or not names.isdisjoint({"height", "width"})
-        data = load_pictures(recipe, folder, size=size if asked else None, **options)
+        data = load_pictures(
+            recipe,
+            folder,
+            channels=channels,
+            size=size if asked else None,
+            seen=seen,
+            split=split,
+        )
         return data._replace(recipe=override(data.recipe, settings, fixed=fixed))
     except SettingError as error:
         raise typer.BadParameter(str(error)) from error
@@ -316,18 +334,18 @@ def _load_own(
 def _choose_stem(
     stem: str | None,
     recipe: Recipe,
-    settings: list[str],
     folder: Path | None,
     resumed: Path | None,
     *,
     channels: int | None,
-    skip: bool,
+    load_own: Callable[..., TrainingData],
 ) -> tuple[PublishedWeights | None, str | None]:
     """The weights of a pretrained stem, or None, and a sentence if the pictures decided that.
 
     Args:
         stem: what the user chose, if anything.
         resumed: the run that goes on, whose stem is kept.
+        load_own: loads the pictures for the published weights of a stem, or for None.
     """
     if stem not in (None, "pretrained", "trained"):
         raise typer.BadParameter(f"--stem is pretrained or trained, not {stem}")
@@ -336,18 +354,16 @@ def _choose_stem(
         if resumed:
             stem = "pretrained" if Checkpoint.load(resumed / CHECKPOINT).recipe.pretrained else None
         else:
-            own = partial(_load_own, recipe, settings, folder, channels=channels, seen=())
-            split = partial(_split, folder, None, skip=skip)
             stem, reason = choose_stem(
-                folder, channels=channels, try_out=lambda kind: _try_stem(kind, own, split)
+                folder, channels=channels, try_out=partial(_try_stem, load_own)
             )
     return find_weights() if stem == "pretrained" else None, reason
 
 
-def _try_stem(stem: Stem, load_own: Callable[..., TrainingData], split: Callable[[], Any]) -> float:
+def _try_stem(load_own: Callable[..., TrainingData], stem: Stem) -> float:
     """The error on held-out pictures, in percent, after half a minute of training with a stem."""
     published = find_weights() if stem == "pretrained" else None
-    data = load_own(published=published, split=split())
+    data = load_own(published)
     with TemporaryDirectory() as directory:
         parts = data.recipe, 1, data.training, data.validation, Path(directory)
         trainer = Trainer(Plan(*parts, data.pictures, published), device=torch.device("cpu"))

@@ -1,22 +1,28 @@
-"""Write the model card: a bundle's facts, training, scores and limits."""
+"""Write the model card: a bundle's facts, training, scores and limits.
+
+Templates print the words of others, such as names of classes and files, also of downloaded bundles.
+Every value is escaped, so that no such word becomes markup.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest, directions
 from model.capsnet import FAMILIES, build
+from training.confidence import coverage_range, scores_of
 from training.data.datasets import DATASETS
+from training.data.pictures import printable
 from training.figures import MAX_WRONG, draw_figures
 from training.provenance import runs_of, unseen_by
 from training.recipes import recipe_of
-from training.reliability import coverage_range, scores_of
-from training.templates import render
 
 _PAGES = Path("../../../docs/explanation")
 """Where the cards of shipped bundles find the definitions of what they measure."""
@@ -144,3 +150,36 @@ def _link(bundle: Bundle, words: str, target: str) -> Markup:
     page = _PAGES / target.partition("#")[0]
     near = (bundle.path.resolve() / page).exists()
     return Markup(f"[{words}]({_PAGES.as_posix()}/{target})") if near else Markup(words)  # noqa: S704
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill in `card.md`, whose text is Markdown, or `report.html`."""
+    markdown = template.endswith(".md")
+    environment = Environment(
+        loader=PackageLoader("training"),
+        autoescape=select_autoescape(),
+        finalize=_as_markdown if markdown else None,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"thousands": "{:,}".format, "sentence": _sentence, "code": _as_code}
+    text = environment.get_template(template).render(values)
+    return re.sub(r"\n{3,}", "\n\n", text) if markdown else text
+
+
+def _as_markdown(value: Any) -> Any:
+    """A value that is no HTML, ends no cell of a table and starts no line."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return printable(value).replace("&", "&amp;").replace("<", "&lt;").replace("|", r"\|")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _as_code(text: str) -> Markup:
+    """The text of a line of code, which Markdown shows as it is."""
+    return Markup(printable(text))  # noqa: S704

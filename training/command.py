@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Sequence
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -14,32 +17,16 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from model.bundle import BundleError
+from training.data.pictures import printable
 from training.data.source import DatasetError, DownloadError
-from training.data.words import printable
 from training.device import DeviceError
 from training.pretrained import PretrainedError
 from training.provenance import ProvenanceError
-from training.python_file import PythonFileError, run_file
 from training.state import TrainingError
 
-EXPECTED = (
-    *(TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError),
-    *(PretrainedError, PythonFileError),
-)
-"""Errors that are printed as one line, without a traceback."""
 TYPED = "training.typed"
 """The words with which a command was called, in the `meta` of its context."""
-
-
-class _TypedCommands(TyperGroup):
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta[TYPED] = list(args)
-        return super().parse_args(ctx, args)
-
-
-app = typer.Typer(cls=_TypedCommands, no_args_is_help=True, pretty_exceptions_enable=False)
 console = Console(highlight=False, markup=False, soft_wrap=True)
-
 BundleName = Annotated[
     str, typer.Argument(help="Name of a shipped bundle, or a folder that `export` wrote.")
 ]
@@ -56,6 +43,40 @@ Replace = Annotated[
     bool, typer.Option("--replace", help="Replace a bundle of that name, whatever made it.")
 ]
 DATA_DIR = Path("data")
+
+
+class PythonFileError(Exception):
+    """A file is no Python file."""
+
+
+def run_file(file: Path) -> ModuleType:
+    """Run a file, as `import` would, and return its module. It may declare families and tables.
+
+    Raises:
+        PythonFileError: it is none.
+    """
+    spec = spec_from_file_location(file.stem, file)
+    if not file.is_file() or spec is None or spec.loader is None:
+        raise PythonFileError(f"{file} is no Python file")
+    module = sys.modules[file.stem] = module_from_spec(spec)  # dataclasses look annotations up
+    spec.loader.exec_module(module)
+    return module
+
+
+EXPECTED = (
+    *(TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError),
+    *(PretrainedError, PythonFileError),
+)
+"""Errors that are printed as one line, without a traceback."""
+
+
+class _TypedCommands(TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[TYPED] = list(args)
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=_TypedCommands, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()

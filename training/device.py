@@ -1,13 +1,39 @@
-"""The device that trains a network."""
+"""The device that trains a network: its choice, the threads of a CPU, the steps of a GPU.
+
+A step of a small network is several hundred kernels of some microseconds each, and Python starts
+them more slowly than a GPU runs them. So the first steps run one kernel at a time. The next one is
+captured as a CUDA graph, and from then on each step is one launch of that graph (`Replay`).
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from statistics import median
 
 import torch
+from torch import Tensor
+
+from model.bundle import Bundle
+from model.runtime import Runtime
+from training.losses import Losses
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
+Work = Callable[[Tensor, Tensor], Losses]
+"""Does one training step and returns its losses.
+
+Its arguments are rows (B, R), each of which fixes one image of the batch, and the step's number, a
+scalar.
+"""
+WARM_UP_STEPS = 3
+"""Steps before the capture: libraries choose their algorithms, optimisers make their state."""
+_STEPS = 3
+"""The steps that each number of threads is tried for; the first one after a change is not timed."""
+AGAIN_S = 120.0
+"""Seconds from one choice to the next trial."""
 
 
 class DeviceError(Exception):
@@ -78,3 +104,145 @@ def convolution_precision(asked: str, device: torch.device) -> str:
     """
     uses_bfloat16 = has_bfloat16(device) and (device.type == "cuda" or asked == "bfloat16")
     return "bfloat16" if uses_bfloat16 else "float32"
+
+
+class Replay:
+    """Does the work of each step: at first kernel by kernel, then by replaying a CUDA graph.
+
+    The work must use the same tensors in each step. Values that change come in its arguments, or
+    are written into these tensors before the call. If the capture fails, for example because the
+    work waits for the GPU, a warning says so, and all steps run kernel by kernel.
+
+    Args:
+        work: of one step.
+        device: a GPU.
+    """
+
+    def __init__(self, work: Work, *, device: torch.device) -> None:
+        self._work = work
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._rows: Tensor | None = None
+        self._step = torch.zeros((), device=device)
+        self._losses: Losses = {}
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._warm_up_steps = 0
+        self._can_capture = True
+
+    @property
+    def captured(self) -> bool:
+        """Whether steps are launches of the graph by now."""
+        return self._graph is not None
+
+    def __call__(self, rows: Tensor, step: Tensor) -> Losses:
+        """Do a step. The next step overwrites its losses.
+
+        Args:
+            rows: (B, R), of the same shape each time.
+            step: the number of the step, a scalar.
+        """
+        if self._rows is None:
+            self._rows = torch.empty_like(rows)
+        self._rows.copy_(rows)
+        self._step.copy_(step)
+        if self._graph is None and self._can_capture and self._warm_up_steps >= WARM_UP_STEPS:
+            self._capture()
+        if self._graph is not None:
+            self._graph.replay()
+            return self._losses
+        self._warm_up_steps += 1
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            losses = self._work(self._rows, self._step)
+        current.wait_stream(self._stream)
+        return losses
+
+    def _capture(self) -> None:
+        """Capture the work. The GPU does none of it now."""
+        assert self._rows is not None
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, stream=self._stream):
+                self._losses = self._work(self._rows, self._step)
+        except RuntimeError as error:
+            self._can_capture = False
+            torch.cuda.synchronize()
+            reason = str(error).splitlines()[0]
+            warnings.warn(
+                f"steps are not captured as a CUDA graph, and are slower: {reason}", stacklevel=2
+            )
+            return
+        self._graph = graph
+
+
+class ThreadChooser:
+    """Tries one thread and all threads for a few steps, keeps the faster, and tries again later.
+
+    Threads that share a core with another program wait for each other in every operation: on two
+    cores of which one was busy, all threads were 7 to 22 times slower than one.
+
+    Args:
+        counts: the numbers of threads to try; by default one and torch's own.
+        set_count: sets the number of threads.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        counts: Sequence[int] | None = None,
+        *,
+        set_count: Callable[[int], None] = torch.set_num_threads,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._counts = sorted(set(counts or (1, torch.get_num_threads())))
+        self._set_count, self._clock = set_count, clock
+        self._seconds: dict[int, list[float]] = {}
+        self._last: float | None = None
+        self._try_again_at = 0.0
+        self.count = self._counts[-1]
+        """The number of threads of the next step."""
+
+    @property
+    def has_chosen(self) -> bool:
+        """Whether the trial is over."""
+        return len(self._counts) == 1 or self._try_again_at > 0
+
+    def end_step(self) -> None:
+        """Time a step that has just ended, and choose the threads of the next one."""
+        now = self._clock()
+        if len(self._counts) == 1 or now < self._try_again_at:
+            return
+        seconds = self._seconds.setdefault(self.count, [])
+        if self._last is not None:
+            seconds.append(now - self._last)
+        self._last = now
+        if len(seconds) <= _STEPS:  # the first one is not counted
+            return
+        untried = [count for count in self._counts if count not in self._seconds]
+        if untried:
+            self._use(untried[0])
+            return
+        self._use(min(self._seconds, key=lambda count: median(self._seconds[count][1:])))
+        self._seconds, self._last, self._try_again_at = {}, None, now + AGAIN_S
+
+    def _use(self, count: int) -> None:
+        if count != self.count:
+            self._set_count(count)
+        self.count, self._last = count, None
+
+
+@cache
+def choose_threads() -> int:
+    """The number of threads with which this process convolves faster now: one, or all."""
+    chooser, images = ThreadChooser(), torch.rand(32, 16, 32, 32)
+    layer = torch.nn.Conv2d(16, 32, 5)
+    with torch.inference_mode():
+        while not chooser.has_chosen:
+            layer(images)
+            chooser.end_step()
+    return chooser.count
+
+
+def open_runtime(bundle: Bundle) -> Runtime:
+    """The runtime of a bundle, with as many threads as are fast now."""
+    return Runtime(bundle, threads=choose_threads())

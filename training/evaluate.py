@@ -22,24 +22,20 @@ from training.answers import (
     recalls,
 )
 from training.card import write_card
-from training.confidence import Answered, fit_confidence, input_of
-from training.data.datasets import DATASETS, Examples, load
+from training.confidence import Answered, fit_confidence, input_of, measure_images
+from training.data.datasets import DATASETS, Examples, load, objects_of, split_rows, take
+from training.data.folder import FolderSplit, load_unseen
 from training.data.pairs import TEST_PAIRS
 from training.data.source import DatasetError
+from training.device import open_runtime
 from training.explained import measure_explained
 from training.figures import WRONG, draw_wrong
-from training.kinds import draw_changed, draw_others
-from training.manifest import update_manifest
-from training.novelty import compare_kinds, find_threshold, score_novelty
+from training.novelty import compare_kinds, draw_changed, draw_others, find_threshold, score_novelty
 from training.pair_scores import score_pairs
-from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
-from training.random_sample import objects_of, split_rows, take
+from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by, update_manifest
 from training.recipes import recipe_of
-from training.reliability import measure_images
 from training.statistics import interval, mean_interval
-from training.threads import open_runtime
-from training.training_data import FolderSplit, TrainingData, load_again
-from training.unseen import load_unseen
+from training.training_data import TrainingData, load_again
 
 ScoredSplit = Literal["test", "validation"]
 _SEED = 2
@@ -81,7 +77,7 @@ class Scores:
     """The images and their answers; None of pairs."""
     confidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """How far probabilities and sets of labels hold, by kind of images: see
-    `training.reliability`."""
+    `training.confidence`."""
     entries: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the manifest that were measured on a test split: `confidence`, `novelty` and
     `explained`."""

@@ -18,11 +18,10 @@ from model.bundle.explained import Explained
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training.answers import decode, encode
-from training.data.datasets import Examples
+from training.data.datasets import Examples, draw_rows, objects_of, spread_rows, take
 from training.data.pairs import fixed_pairs
-from training.random_sample import draw_rows, objects_of, take
+from training.device import open_runtime
 from training.recipes import recipe_of
-from training.threads import open_runtime
 
 COUNT = 3000
 """The most images that are explained."""
@@ -105,8 +104,7 @@ def measure_explained(
     components = ClassComponents(train, fitted.labels.ravel(), max(sizes))
     mean = train.mean(axis=0)
     by_class = {size: components.reconstruct(test, answered, size) for size in (0, *sizes)}
-    order = np.argsort(shown.labels.ravel(), kind="stable")
-    few = order[np.linspace(0, len(order) - 1, min(_COLUMNS, len(order))).round().astype(int)]
+    few = spread_rows(shown.labels.ravel(), _COLUMNS)
     drawn_by = {"image": test, f"pose, {dim}": _flat(decoded), f"PCA, {dim}": by_class[dim]}
     rows = {
         title: images[few].reshape(-1, *decoded.shape[1:]) for title, images in drawn_by.items()

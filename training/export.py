@@ -31,17 +31,23 @@ from training.analysis.bundle import analyse
 from training.answers import Labelled, answer, is_wrong, measure_presence
 from training.card import describe_error, write_card
 from training.command import DATA_DIR, DataDir, Replace, app, console
-from training.data.datasets import DATASETS
+from training.data.datasets import DATASETS, draw_rows, take
 from training.data.pairs import validation_pairs
+from training.device import choose_threads
 from training.evaluate import evaluate, seen_or_not
 from training.figures import WRONG
-from training.graphs import OPSET, ExportError, fold_norms, round_weights, write_graphs
+from training.graphs import (
+    OPSET,
+    ExportError,
+    fold_norms,
+    refuse_difference,
+    round_weights,
+    write_graphs,
+)
 from training.metrics import METRICS
 from training.provenance import reads_of, refuse_other, runs_of, unseen_by
-from training.random_sample import draw_rows, take
 from training.samples import write_samples
 from training.state import CHECKPOINT, Checkpoint
-from training.threads import choose_threads
 from training.training_data import load_again
 
 PARITY_BATCHES = (1, 2, 7, 32)
@@ -338,7 +344,7 @@ def measure_half_precision(network: Network, folder: Path, validation: Labelled)
         full = network(torch.from_numpy(images)).presence.numpy()
         half = encoders[role](torch.from_numpy(images)).presence.numpy()
     session = open_session(folder / f"{role}.onnx")
-    _compare(role, session.run(["presence"], {"images": images})[0], half, HALF_TOLERANCE)
+    refuse_difference(role, session.run(["presence"], {"images": images})[0], half, HALF_TOLERANCE)
     return {
         "validation_images": len(images),
         "answers_changed": _count_changes(full, half, validation.labels[rows]),
@@ -368,15 +374,15 @@ def check_parity(network: Network, runtime: Runtime) -> None:
         if "trace" in offers:
             actual += runtime.trace(part).named().values()
         for (graph, wanted), output in zip(expected, actual, strict=True):
-            _compare(graph, output, wanted[:count].numpy(), PARITY_TOLERANCE)
+            refuse_difference(graph, output, wanted[:count].numpy(), PARITY_TOLERANCE)
     if runtime.bundle.manifest.any_size:
         wide = torch.cat((images[:2], images[2:4]), dim=3)  # two images side by side
         with torch.inference_mode():
             for wanted, output in zip(network(wide), runtime.encode(wide.numpy()), strict=True):
-                _compare("encoder of any size", output, wanted.numpy(), PARITY_TOLERANCE)
+                refuse_difference("encoder of any size", output, wanted.numpy(), PARITY_TOLERANCE)
     alone, together = runtime.encode(images[:1].numpy()), runtime.encode(images.numpy())
     for single, batched in zip(alone, together, strict=True):
-        _compare("an image alone and in a batch", single, batched[:1], BATCH_TOLERANCE)
+        refuse_difference("an image alone and in a batch", single, batched[:1], BATCH_TOLERANCE)
 
 
 def _compare_networks(trained: Network, folded: Network) -> None:
@@ -386,7 +392,7 @@ def _compare_networks(trained: Network, folded: Network) -> None:
     """
     computed = (_compute(network, _sparse_noise(trained)) for network in (trained, folded))
     for (graph, expected), (_, output) in zip(*computed, strict=True):
-        _compare(f"folded normalisation, {graph}", output, expected, PARITY_TOLERANCE)
+        refuse_difference(f"folded normalisation, {graph}", output, expected, PARITY_TOLERANCE)
 
 
 def _compute(network: Network, images: Tensor) -> list[tuple[str, Tensor]]:
@@ -424,14 +430,3 @@ def _count_changes(
 ) -> int:
     """Images whose answer follows from the presence (N, K) after, but not from that before."""
     return int((answer(before, labels) != answer(after, labels)).any(axis=1).sum())
-
-
-def _compare(what: str, actual: Any, expected: Any, tolerance: float) -> None:
-    """Refuse what is off by more than the tolerance, of the largest number where that is over 1."""
-    if actual.shape != expected.shape:
-        raise ExportError(f"{what}: {actual.shape} in place of {expected.shape}")
-    actual, expected = np.asarray(actual), np.asarray(expected)
-    difference = float(np.abs(actual - expected).max(initial=0))
-    bound = tolerance * max(1.0, float(np.abs(expected).max(initial=0)))
-    if not difference <= bound:
-        raise ExportError(f"{what}: off by {difference:.2e}, more than {bound:.1e}")

@@ -22,9 +22,9 @@ from model.runtime import Runtime
 from model.views.figure import draw_figure, show_strip
 from model.views.sweep import draw_grid, sweep_dims, sweep_directions
 from training.answers import WrongAnswers
+from training.confidence import scores_of
 from training.data.datasets import Examples
 from training.metrics import LOSS, METRICS
-from training.reliability import scores_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure

@@ -45,6 +45,24 @@ class ExportError(BundleError):
     """The bundle was not written. The message says why."""
 
 
+def refuse_difference(what: str, actual: Any, expected: Any, tolerance: float) -> None:
+    """Refuse numbers that are off by more than a tolerance, or are none.
+
+    Args:
+        tolerance: a share of the largest expected number where that is over 1.
+
+    Raises:
+        ExportError: they are, or their shape is another one.
+    """
+    if actual.shape != expected.shape:
+        raise ExportError(f"{what}: {actual.shape} in place of {expected.shape}")
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    difference = float(np.abs(actual - expected).max(initial=0))
+    bound = tolerance * max(1.0, float(np.abs(expected).max(initial=0)))
+    if not difference <= bound:  # or NaN
+        raise ExportError(f"{what}: off by {difference:.2e}, more than {bound:.1e}")
+
+
 @torch.no_grad()
 def fold_norms(network: Network) -> None:
     """Fold the scale of batch normalisation into the convolution right before it, in place.

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.capsnet import Network
+from model.outputs import Encoding
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from model.views.masks import INK, find_masks
@@ -156,26 +157,28 @@ def _measure(runtime: Runtime, pairs: PairSet) -> dict[str, NDArray[Any]]:
     threshold = runtime.bundle.manifest.mask_threshold
     assert threshold is not None
     images, object_images = scale(pairs.images), scale(pairs.object_images)
-    presence, poses = runtime.encode(images)
-    decoded = decode_each(runtime.decode, poses, pairs.labels)
+    encoding = runtime.encode(images)
+    decoded = decode_each(runtime.decode, encoding.poses, pairs.labels)
     masks = find_masks(images[:, 0], decoded, threshold=threshold)
     singles, first = object_images[:, :1], pairs.labels[:, :1]
+    alone = _are_counted(runtime, singles, runtime.encode(singles), first)
     return {
-        "presence": presence,
+        "presence": encoding.presence,
         "squared_error": np.square(decoded - object_images).sum(axis=(2, 3)),
         "mask_iou": measure_overlap(masks, object_images),
-        "auto_pair_error_percent": 100 * ~_are_counted(runtime, images, pairs.labels),
-        "auto_single_error_percent": 100 * ~_are_counted(runtime, singles, first),
+        "auto_pair_error_percent": 100 * ~_are_counted(runtime, images, encoding, pairs.labels),
+        "auto_single_error_percent": 100 * ~alone,
     }
 
 
-def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _are_counted(
+    runtime: Runtime, images: Floats, encoding: Encoding[Floats], labels: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Return whether `count=auto` finds just these classes (N, L) in images (N, 1, H, W): (N,)."""
     threshold = runtime.bundle.manifest.mask_threshold
     assert threshold is not None
-    presence, poses = runtime.encode(images)
     right = []
-    for image, lengths, capsules, expected in zip(images, presence, poses, labels, strict=True):
+    for image, lengths, capsules, expected in zip(images, *encoding, labels, strict=True):
         classes = candidates(lengths, "auto")
         decoded = (
             runtime.decode(capsules[classes], classes)[:, 0] if len(classes) else images[:0, 0]

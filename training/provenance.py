@@ -1,17 +1,17 @@
-"""Provenance of a network: the runs that made it, and every read of a test split by them."""
+"""A bundle's record: the runs that made it, every read of a test split, changes of its manifest."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Protocol, Self
 
 from filelock import FileLock
 
-from model.bundle import MANIFEST
+from model.bundle import MANIFEST, Bundle, BundleError, Manifest, digest, write_manifest
 from model.bundle.atomic_file import replacing
 
 TEST_READS = "test-reads.jsonl"
@@ -160,3 +160,40 @@ def reads_of(bundles: Path, runs: Sequence[Run]) -> tuple[TestRead, ...]:
         except (ValueError, TypeError) as error:
             raise ProvenanceError(f"{path}, line {number}: {error}") from error
     return tuple(read for read in reads if read.run in ids)
+
+
+class Content(Protocol):
+    """The content of a file of a bundle."""
+
+    def save(self, file: BinaryIO) -> None:
+        """Write the file."""
+
+
+def update_manifest(
+    bundle: Bundle,
+    change: Callable[[Manifest], Manifest],
+    files: Mapping[str, Content] | None = None,
+) -> Bundle:
+    """Read a bundle's manifest again, change it and write it, while no other process does.
+
+    Args:
+        bundle: as it was opened; what is written starts from what is on disk now.
+        change: gives the new manifest, all except the digests of `files`.
+        files: to write into the bundle, by file name.
+
+    Raises:
+        BundleError: the bundle's weights were replaced since it was opened, or it is damaged.
+    """
+    path = bundle.path
+    with lock(path.parent):
+        now = Bundle.open(path)
+        if now.manifest.version != bundle.manifest.version:
+            raise BundleError(f"{path}: the weights were replaced meanwhile")
+        digests = dict(now.manifest.sha256)
+        for name, content in (files or {}).items():
+            with replacing(path / name) as file:
+                content.save(file)
+            digests[name] = digest(path / name, path)
+        changed = replace(change(now.manifest), sha256=digests)
+        write_manifest(path, changed)
+    return replace(now, manifest=changed)

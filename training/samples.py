@@ -13,7 +13,7 @@ from model.bundle.samples import INDEX, MAX_SAMPLES
 from model.canvas import enlarge, png
 from model.preprocess import scale
 from training.data.datasets import Examples
-from training.data.words import to_ascii_name
+from training.data.pictures import to_ascii_name
 
 
 def write_samples(

@@ -29,12 +29,12 @@ from model.capsnet.stem import fit_whitening
 from model.preprocess import WHITE
 from training.data.augment import moved_copies
 from training.data.datasets import Examples
+from training.data.folder import FolderSplit
 from training.device import convolution_precision, device_name
 from training.muon import FREE_RATE, Muon, matrices_of, set_rate
 from training.pretrained import PublishedWeights, load_weights
 from training.provenance import Run, runs_of
 from training.recipes import Recipe, recipe_of
-from training.training_data import FolderSplit
 
 CHECKPOINT = "checkpoint.pt"
 """The checkpoint's name in the folder of a run."""
@@ -81,14 +81,9 @@ class Checkpoint:
     """This run, which is the last one, and those whose weights it started from."""
     network: dict[str, Any]
     """The weights that are exported: the trained ones, or their running average."""
-    trained: dict[str, Any] | None
-    """The trained weights, where `network` has their average."""
-    optimiser: dict[str, Any]
-    """Adam's state; empty where the run is complete and nothing goes on."""
-    muon: dict[str, Any] = field(default_factory=dict)
-    """Muon's state, where it trains some weights; empty as Adam's is."""
-    best: Best | None = None
-    """The best weights so far, where the recipe keeps them and the run is not complete."""
+    progress: dict[str, Any] = field(default_factory=dict)
+    """What the run needs to go on: the trained weights, the states of Adam and Muon, and the best
+    weights so far, where there are some; empty where the run is complete."""
 
     @property
     def run(self) -> Run:
@@ -102,7 +97,6 @@ class Checkpoint:
             "recipe": json.loads(json.dumps(self.recipe.to_dict())),  # torch loads plain lists only
             "runs": [run.to_dict() for run in self.runs],
             "pictures": self.pictures and self.pictures.model_dump(mode="json"),
-            "best": self.best and self.best._asdict(),
         }
         with replacing(path) as file:
             torch.save(values, file)
@@ -125,7 +119,6 @@ class Checkpoint:
                 "recipe": Recipe.from_dict(values["recipe"]),
                 "pictures": values["pictures"] and FolderSplit(**values["pictures"]),
                 "runs": tuple(Run.from_dict(run) for run in values["runs"]),
-                "best": values["best"] and Best(**values["best"]),
             }
             return Checkpoint(**{**values, **typed})
         except _UNREADABLE as error:
@@ -150,8 +143,6 @@ def starting_point(source: Path) -> Checkpoint:
             examples=training["examples"],
             runs=tuple(runs_of(training)),
             network=read_weights(bundle),
-            trained=None,
-            optimiser={},
         )
     except (BundleError, LookupError, ValueError, TypeError) as error:
         raise CheckpointError(f"no weights can be taken from {source}: {error}") from error
@@ -404,6 +395,12 @@ class TrainingState:
                 best one.
         """
         best, network = self.best, self.result.state_dict()
+        progress = {
+            "trained": self.network.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "muon": self.muon and self.muon.state_dict(),
+            "best": best and best._asdict(),
+        }
         if complete and best:
             network, self.run = best.weights, replace(self.run, kept_step=best.step)
         Checkpoint(
@@ -412,10 +409,7 @@ class TrainingState:
             examples=examples,
             runs=(*self._before, self.run),
             network=network,
-            trained=None if complete or self._average is None else self.network.state_dict(),
-            optimiser={} if complete else self.optimiser.state_dict(),
-            muon={} if complete or self.muon is None else self.muon.state_dict(),
-            best=None if complete else best,
+            progress={} if complete else progress,
         ).save(self._plan.checkpoint_path)
 
     def restore(self) -> None:
@@ -439,18 +433,18 @@ class TrainingState:
             named = f" ({', '.join(others)})" if others else ""
             raise TrainingError(f"{path} was trained with another recipe{named}, seed or split")
         try:
-            self.network.load_state_dict(saved.trained or saved.network)
+            self.network.load_state_dict(saved.progress.get("trained", saved.network))
             self.result.load_state_dict(saved.network)
-            if saved.optimiser:
-                self.optimiser.load_state_dict(saved.optimiser)
+            if saved.progress:
+                self.optimiser.load_state_dict(saved.progress["optimiser"])
                 for group in self.optimiser.param_groups:  # it may have been saved elsewhere
                     group["capturable"] = self._on_gpu
-            if saved.muon and self.muon is not None:
-                self.muon.load_state_dict(saved.muon)
+                if self.muon is not None:
+                    self.muon.load_state_dict(saved.progress["muon"])
+                self.best = saved.progress["best"] and Best(**saved.progress["best"])
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"{path} does not fit: {error}") from error
         self.run, self._before = run, tuple(before)
-        self.best = saved.best
 
 
 class RunningAverage:

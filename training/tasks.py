@@ -16,7 +16,7 @@ from model.capsnet import Network, family_of
 from model.preprocess import scale
 from training.answers import evaluating, is_missed, is_wrong, measure_presence
 from training.data.augment import BatchStream, RowStream
-from training.data.datasets import Examples
+from training.data.datasets import Examples, spread_rows
 from training.data.pairs import PairStream, validation_pairs
 from training.device import convolution_precision, has_bfloat16
 from training.losses import Losses, classification_loss
@@ -115,14 +115,12 @@ class Task:
 
 def draw_preview(network: Network, examples: Examples, device: torch.device, target: Path) -> None:
     """Draw up to ten images of all classes, and below each what its class capsule decodes to."""
-    order = np.argsort(examples.labels, kind="stable")
-    count = min(_PREVIEW_COLUMNS, len(order))
-    chosen = order[np.linspace(0, len(order) - 1, count).round().astype(int)]
+    chosen = spread_rows(examples.labels, _PREVIEW_COLUMNS)
     shown = scale(examples.images[chosen])
     labels = torch.tensor(examples.labels[chosen], device=device)
     with evaluating(network), torch.inference_mode():
         poses = network(torch.from_numpy(shown).to(device)).poses
-        label_poses = poses[torch.arange(count, device=device), labels]
+        label_poses = poses[torch.arange(len(chosen), device=device), labels]
         drawn = network.decode(label_poses, labels).float().cpu().numpy()
     rows = [np.concatenate(list(images), axis=2) for images in (shown, drawn)]  # (C, H, 10 W)
     factor = max(1, round(_PREVIEW_HEIGHT_PX / shown.shape[2]))

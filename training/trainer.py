@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from model.capsnet import Network
+from training.device import Replay, ThreadChooser, Work
 from training.losses import Losses, total_loss
 from training.metrics import CLASS_ERROR, VALIDATION_ERROR, Meter, RunLog
 from training.pretrained import remember_features
 from training.recipes import Recipe
-from training.replay import Replay, Work
 from training.state import Plan, TrainingError, TrainingState
 from training.tasks import PREVIEW, Task
-from training.threads import ThreadChooser
 
 MIN_STEPS = 25
 """The fewest steps between validations where the best weights are kept: epochs may have fewer."""

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
+from model.capsnet.decoder import decoder_channels_for
 from model.capsnet.network import NetworkConfig
+from model.capsnet.stem import Conv, Pretrained, StemLayer, Whiten
 from training.data.datasets import DATASETS, Dataset, Examples, load, split_last
-from training.data.folder import load_folder, name_of
-from training.data.pictures import content_of
+from training.data.folder import UNSPLIT, FolderSplit, load_folder, name_of
 from training.data.source import DatasetError
-from training.growth import fit_size
 from training.recipes import FOLDER, Recipe
 
+MAX_PX = 224
+"""The largest size that `--size` accepts."""
+_ROOM = 1.25
+"""A stem takes pictures of so many times the size it was designed for, before it grows."""
+_CHANNELS = 32
+_WIDEST = (64,)
+"""The channels of the coarse grid where up-convolutions replace fully connected layers."""
+_SHARP_PX = 128
+"""Images with more pixels along the longer side are drawn at half their size and then doubled."""
+_DRAWN_PX, _FEW = 64, 8
+"""Stages that draw more pixels along the longer side have so few channels."""
+_WHOLE_PX, _MIN_SHARE = 96, 0.25
+"""Of images with more pixels along the longer side, a smaller share of each batch is reconstructed,
+though at least this one, unless the recipe says less."""
+_LENGTHS_PX = ("shift_px", "cutout_px")
 MIN_BATCH, MIN_STEPS = 16, 800
 """The smallest batch of a folder, and the fewest steps."""
 _RECONSTRUCTION = 4.0
@@ -28,43 +42,75 @@ A lower one draws much the same blob for all images of a class, a higher one (40
 """
 
 
-class FolderSplit(BaseModel):
-    """A folder of pictures and how it is divided, so that it can be read again in the same way."""
+def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
+    """Fit the recipe to images of another size, number of channels and number of classes.
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    The stem grows until its later layers see about as many cells as they were designed for
+    (`grow_stem`), so that votes and the time of a step stay within bounds. A decoder
+    of up-convolutions gets the stages that the size needs; a fully connected one, whose weights
+    grow with the pixels, becomes one. A smaller share of large images is reconstructed. Shifts
+    and what is cut out stay the same share of an image.
 
-    folder: str = ""
-    class_names: tuple[str, ...] = ()
-    count: int = 0
-    """The number of images."""
-    held_out: float = 0.1
-    """The share of each class that is kept for validation."""
-    seed: int = 0
-    """The seed that chooses them.
-
-    It is the same for runs of any seed, as one may follow another.
+    Raises:
+        ValueError: the network's layers do not fit such images.
     """
-    learnt: tuple[str, ...] = ()
-    """Fingerprints of the pictures that the weights have learnt from, in this run or an earlier one
-    whose weights it took."""
-    held_out_pictures: tuple[str, ...] = ()
-    """Fingerprints of the pictures that are held out."""
-    skip_unreadable: bool = False
-    """Whether unreadable files are left out."""
-    class_counts: tuple[int, ...] = ()
-    """The number of training pictures of each class."""
+    designed = max(recipe.network.height, recipe.network.width)
+    longest = max(sizes.height, sizes.width)
+    names = ("channels", "height", "width", "num_classes")
+    own: dict[str, Any] = {name: getattr(sizes, name) for name in names}
+    if stem := getattr(recipe.network, "stem", None):
+        own["stem"] = grow_stem(stem, (sizes.height, sizes.width), designed=designed)
+    if recipe.network.decoder_channels or longest > _ROOM * designed:
+        widest = (recipe.network.decoder_channels or _WIDEST)[0]
+        doublings = int(longest > _SHARP_PX)
+        drawn = (math.ceil(side / 2**doublings) for side in (sizes.height, sizes.width))
+        own["decoder_channels"] = _decoder_channels(*drawn, widest=widest)
+        own["decoder_doublings"] = doublings
+        own["decoder_hidden"] = recipe.network.decoder_hidden[:1]
+    share = max(_MIN_SHARE, recipe.reconstruction_share * min(1, (_WHOLE_PX / longest) ** 2))
+    lengths = {name: round(getattr(recipe, name) * longest / designed) for name in _LENGTHS_PX}
+    elastic_px = recipe.elastic_px * longest / designed
+    return replace(
+        recipe,
+        network=replace(recipe.network, **own),
+        reconstruction_share=min(recipe.reconstruction_share, round(share, 2)),
+        elastic_px=elastic_px,
+        **lengths,
+    )
 
-    def is_same(self, other: FolderSplit | None) -> bool:
-        """Return whether both hold out the same pictures of as many, in the same classes."""
-        if other is None:
-            return False
-        names = ("class_names", "count", "held_out", "seed", "held_out_pictures")
-        return all(getattr(self, name) == getattr(other, name) for name in names)
 
-    def uses(self) -> dict[str, str]:
-        """What training did with pictures, by the hash of their content."""
-        held_out = dict.fromkeys(map(content_of, self.held_out_pictures), "held out")
-        return held_out | dict.fromkeys(map(content_of, self.learnt), "learnt from")
+def _decoder_channels(height: int, width: int, *, widest: int) -> tuple[int, ...]:
+    """Channels as usual, and few in the stages that draw more than _DRAWN_PX pixels.
+
+    The time of a stage grows with its pixels, so that the last ones take the most.
+    """
+    channels = decoder_channels_for(height, width, widest=widest)
+    longest, last = max(height, width), len(channels) - 1
+    return tuple(
+        min(count, _FEW) if longest / 2 ** (last - stage) > _DRAWN_PX else count
+        for stage, count in enumerate(channels)
+    )
+
+
+def grow_stem(
+    stem: Sequence[StemLayer], size: tuple[int, int], *, designed: int
+) -> tuple[StemLayer, ...]:
+    """Add layers that halve an image of this height and width (pixels), until the stem fits it.
+
+    The stem was designed for squares of `designed` pixels and fits squares of 5/8 to 5/4 of that
+    side. An oblong image is halved until its area fits, as long as its shorter side does.
+
+    New layers come first, where channels are few; whitening stays before them. A pretrained network
+    has its own.
+    """
+    if isinstance(stem[0], Pretrained):
+        return tuple(stem)
+    shorter, longer, halvings = min(size), max(size), 0
+    most, least = _ROOM * designed, _ROOM * designed / 2
+    while shorter * longer > most**2 and (shorter + 1) // 2 > least:
+        shorter, longer, halvings = (shorter + 1) // 2, (longer + 1) // 2, halvings + 1
+    first = 1 if isinstance(stem[0], Whiten) else 0
+    return (*stem[:first], *[Conv(_CHANNELS, 3, 2, padding=1)] * halvings, *stem[first:])
 
 
 class TrainingData(NamedTuple):
@@ -173,7 +219,7 @@ def load_pictures(
     channels: int | None = None,
     size: tuple[int, int] | None = None,
     seen: Collection[str] = (),
-    split: FolderSplit | None = None,
+    split: FolderSplit = UNSPLIT,
 ) -> TrainingData:
     """Load a folder of images by class, and fit the recipe's network to it.
 
@@ -182,23 +228,13 @@ def load_pictures(
         size: the height and width that pictures are brought to, in pixels; None lets the pictures
             decide (`training.data.folder.choose_size`).
         seen: fingerprints of pictures that the weights have learnt from, which are not held out.
-        split: an earlier one of this folder, which is used again, or only its share, its seed and
-            whether unreadable files are skipped.
+        split: an earlier one of this folder, which is used again, or only whether unreadable files
+            are skipped.
 
     Raises:
         DatasetError: nothing can be learnt from the folder, or not by this network.
     """
-    split = split or FolderSplit()
-    loaded = load_folder(
-        folder,
-        size=size,
-        seed=split.seed,
-        channels=channels,
-        held_out_share=split.held_out,
-        seen=seen,
-        held_out=split.held_out_pictures,
-        skip_unreadable=split.skip_unreadable,
-    )
+    loaded = load_folder(folder, size=size, channels=channels, seen=seen, split=split)
     dataset = replace(loaded.dataset, name=dataset_name(folder))
     names, (channels, height, width) = dataset.class_names, dataset.image_shape
     recipe = for_pictures(recipe, len(loaded.training.labels))
@@ -207,20 +243,7 @@ def load_pictures(
         fitting = replace(fit_size(recipe, sizes), dataset=dataset.name)
     except ValueError as error:
         raise DatasetError(f"{recipe.name} and images of {width}x{height} px: {error}") from error
-    count = len(loaded.training.labels) + len(loaded.validation.labels)
-    pictures = FolderSplit(
-        folder=str(folder.resolve()),
-        class_names=names,
-        count=count,
-        held_out=split.held_out,
-        seed=split.seed,
-        learnt=tuple(dict.fromkeys((*loaded.trained, *seen, *split.learnt))),
-        held_out_pictures=tuple(loaded.held_out),
-        skip_unreadable=split.skip_unreadable,
-        class_counts=np.bincount(loaded.training.labels, minlength=len(names)).tolist(),
-    )
-    training, validation, notices = loaded.training, loaded.validation, loaded.notices
-    return TrainingData(fitting, dataset, training, validation, pictures, tuple(notices))
+    return TrainingData(fitting, dataset, *loaded[1:])
 
 
 def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> TrainingData:

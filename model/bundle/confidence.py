@@ -59,7 +59,7 @@ class Confidence(Entry):
     probabilities: tuple[Share, ...] = ()
     """The probability at each of these; between them it is interpolated."""
     cross_validated: dict[str, Any] = field(default_factory=dict)
-    """The measures of `training.reliability` on the same images, each of which was answered by a
+    """The measures of `training.confidence` on the same images, each of which was answered by a
     calibration of others; empty where test images are measured."""
 
     @model_validator(mode="after")

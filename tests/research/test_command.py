@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from typer.testing import Result as Outcome
 
 from research.__main__ import app, choose_rows
-from research.page import STALE
+from research.compare import STALE
 from research.rows import Row
 from research.run import Result, Sets, choose, load_sets, make_plan, read_results, run_row
 from research.tables import ROWS

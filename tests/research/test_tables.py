@@ -17,9 +17,8 @@ from model.bundle import MANIFEST, Bundle
 from model.capsnet import build
 from model.capsnet.squash import squash_exponential
 from research.compare import is_stale, of_row
-from research.records import pack, recipe_digest, unpack
 from research.rows import Row
-from research.run import read_results
+from research.run import pack, read_results, recipe_digest, unpack
 from research.tables import ROWS
 from training.losses import classification_loss
 

@@ -27,7 +27,7 @@ from training.trainer import Trainer
 @pytest.fixture
 def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the toys, published for once; there are few images of other kinds."""
-    monkeypatch.setattr("training.kinds.COUNT", 5)
+    monkeypatch.setattr("training.novelty.COUNT", 5)
     monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
     return tmp_path
 

@@ -18,13 +18,14 @@ from training.confidence import (
     MIN_OBJECTS,
     Answered,
     Labels,
+    coverage_range,
     cross_validate,
     fit_confidence,
+    measure_images,
 )
 from training.data.datasets import Examples
 from training.evaluate import evaluate, training_data_of
 from training.provenance import reads_of
-from training.reliability import coverage_range, measure_images
 
 CLASSES = 5
 

@@ -11,9 +11,9 @@ from model.views.novelty import rank
 from tests.training.published import write_toys
 from training.answers import encode
 from training.data.datasets import DATASETS
-from training.kinds import draw_others
 from training.novelty import (
     compare_kinds,
+    draw_others,
     find_features,
     fit_novelty,
     score_novelty,
@@ -77,7 +77,7 @@ def manifest(bundle_path: Path) -> Manifest:
 @pytest.fixture
 def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the files of one other data set are, and no other's; and few images of each kind."""
-    monkeypatch.setattr("training.kinds.COUNT", COUNT)
+    monkeypatch.setattr("training.novelty.COUNT", COUNT)
     monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
     return tmp_path
 

@@ -15,9 +15,8 @@ from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.matrix import MatrixConfig
 from model.capsnet.stem import Conv
 from training.data.datasets import Examples
-from training.device import choose_device
+from training.device import WARM_UP_STEPS, Replay, choose_device
 from training.recipes import Recipe
-from training.replay import WARM_UP_STEPS, Replay
 from training.state import Plan
 from training.trainer import Trainer
 

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from model.bundle import Bundle, Manifest
 from tests.processes import PATIENCE_S
 from training import provenance
 from training.provenance import (
@@ -16,6 +18,7 @@ from training.provenance import (
     reads_of,
     record_read,
     unseen_by,
+    update_manifest,
 )
 
 PAIRS = Run(
@@ -87,3 +90,17 @@ def test_a_broken_record_is_named(tmp_path: Path, line: str) -> None:
 def test_what_an_earlier_run_saw_is_not_unseen(earlier: list[Run], expected: int) -> None:
     """Single digits are the same as those of pairs; letters are not."""
     assert expected == unseen_by([*earlier, PAIRS])
+
+
+def test_no_change_is_lost(bundle: Bundle) -> None:
+    """Each starts from what others wrote since the bundle was opened."""
+
+    def add(number: int) -> None:
+        def change(manifest: Manifest) -> Manifest:
+            return replace(manifest, metrics={**manifest.metrics, str(number): number})
+
+        update_manifest(bundle, change)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(8)))
+    assert set(map(str, range(8))) == Bundle.open(bundle.path).manifest.metrics.keys()

@@ -105,7 +105,7 @@ def test_own_pictures_stay_out_of_a_private_bundle(
     tiny_attention: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are found where they are now; otherwise neighbours, samples and figures show them."""
-    monkeypatch.setattr("training.kinds.COUNT", 5)
+    monkeypatch.setattr("training.novelty.COUNT", 5)
     rng = np.random.default_rng(0)
     for kind in ("cat", "dog"):
         (tmp_path / "pets" / kind).mkdir(parents=True)

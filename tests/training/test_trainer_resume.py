@@ -12,12 +12,12 @@ from torch import Tensor
 
 from tests.training.runs import MakeTrainer, metrics, minutes, weights
 from training.data.datasets import Examples
+from training.data.folder import FolderSplit
 from training.losses import Losses
 from training.recipes import Recipe
 from training.state import Checkpoint, CheckpointError, TrainingError
 from training.tasks import Task
 from training.trainer import Trainer
-from training.training_data import FolderSplit
 
 
 class KilledError(Exception):
@@ -160,7 +160,7 @@ def test_the_best_weights_are_kept(
         trainer = make_trainer(resume=True, **options)
         trainer.run()
     saved = Checkpoint.load(trainer.plan.checkpoint_path)
-    assert (75, 100, None) == (saved.run.kept_step, saved.run.steps, saved.best)
+    assert (75, 100, {}) == (saved.run.kept_step, saved.run.steps, saved.progress)
     torch.testing.assert_close(kept[75], saved.network["decoder.pixels.weight"], rtol=0, atol=0)
     assert wavering[-1] == trainer.error_percent
 

@@ -30,19 +30,16 @@ from training.analysis.neighbours import choose_images, collect
 from training.answers import encode
 from training.card import write_card
 from training.confidence import Answered, cross_validate, fit_confidence, input_of
-from training.data.datasets import DATASETS, Examples, factors_of
+from training.data.datasets import DATASETS, Examples, factors_of, objects_of, split_rows, take
 from training.data.pairs import validation_pairs
+from training.device import open_runtime
 from training.evaluate import seen_or_not, training_data_of
 from training.explained import measure_explained
 from training.figures import DECODED, draw_decoded, draw_sweeps
-from training.kinds import draw_others
-from training.manifest import Content, update_manifest
-from training.novelty import MIN_IMAGES, compare_kinds, fit_novelty, score_novelty
+from training.novelty import MIN_IMAGES, compare_kinds, draw_others, fit_novelty, score_novelty
 from training.pair_scores import choose_threshold
-from training.provenance import runs_of, unseen_by
-from training.random_sample import objects_of, split_rows, take
+from training.provenance import Content, runs_of, unseen_by, update_manifest
 from training.recipes import recipe_of
-from training.threads import open_runtime
 
 _SWEPT = 2
 """The number of classes whose sweeps are drawn."""

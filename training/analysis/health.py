@@ -38,8 +38,8 @@ from model.capsnet.families import load
 from model.outputs import Trace
 from model.preprocess import Floats, scale
 from training.data.datasets import Examples
+from training.device import open_runtime
 from training.explained import show_objects
-from training.threads import open_runtime
 
 COUNT = 500
 """The most images that are traced."""

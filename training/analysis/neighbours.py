@@ -18,11 +18,10 @@ from model.bundle.neighbours import (
 from model.canvas import draw_sheet
 from model.preprocess import Floats
 from training.answers import encode, is_wrong
-from training.data.datasets import DATASETS, Examples
+from training.data.datasets import DATASETS, Examples, draw_rows, objects_of, take
 from training.data.pairs import fixed_pairs
-from training.random_sample import draw_rows, objects_of, take
+from training.device import open_runtime
 from training.recipes import recipe_of
-from training.threads import open_runtime
 from training.training_data import TrainingData
 
 COUNT = 1000

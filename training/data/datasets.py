@@ -16,7 +16,6 @@ from training.data.source import DatasetError, DataSplit, File, Source, read_cif
 
 HELD_OUT = 5000
 """The number of training examples kept for validation: the last ones."""
-
 DIGITS = tuple("0123456789")
 CLOTHES = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
@@ -26,6 +25,7 @@ _OBJECTS = (
     *("airplane", "automobile", "bird", "cat", "deer"),
     *("dog", "frog", "horse", "ship", "truck"),
 )
+Rows = NDArray[np.int64]
 
 
 class Examples(NamedTuple):
@@ -229,3 +229,77 @@ NOVELTY_DATASETS = _by_name(
     )
 )
 """Data sets that no network is trained on, to measure novelty scores with."""
+
+
+def objects_of(dataset: str, count: int) -> Rows | None:
+    """Which object (N,) each of the last `count` images of a split shows.
+
+    None where every image shows another one. Images of one object are not independent.
+    """
+    published = DATASETS.get(dataset)
+    is_rendered = published is not None and isinstance(published.source, assemblies.RenderedSource)
+    return assemblies.object_of(count) if is_rendered else None
+
+
+def draw_rows(labels: Rows, count: int, *, seed: int, objects: Rows | None = None) -> Rows:
+    """Draw up to `count` images at random, without repeats: their rows, in random order.
+
+    Every class keeps its share, to an image. Each object gives one image before any gives a second.
+
+    Args:
+        labels: (N,).
+        objects: which object (N,) each image shows, if several show one.
+    """
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(labels))
+    if objects is not None:
+        turns = _rank(objects[order])
+        order = order[np.argsort(turns, kind="stable")]
+    return order[_even_order(labels[order], rng)][:count]
+
+
+def split_rows(labels: Rows, *, seed: int, objects: Rows | None = None) -> tuple[Rows, Rows]:
+    """Divide images at random into halves of like classes: the rows of each, rising.
+
+    All images of an object are in the same half.
+
+    Args:
+        labels: (N,).
+        objects: which object (N,) each image shows, if several show one.
+    """
+    rng = np.random.default_rng(seed)
+    shown = np.arange(len(labels)) if objects is None else objects
+    kinds, first, which = np.unique(shown, return_index=True, return_inverse=True)
+    order = rng.permutation(len(kinds))
+    order = order[_even_order(labels[first][order], rng)]
+    is_second = np.zeros(len(kinds), np.bool_)
+    is_second[order[(len(kinds) + 1) // 2 :]] = True
+    return np.flatnonzero(~is_second[which]), np.flatnonzero(is_second[which])
+
+
+def spread_rows(labels: Rows, count: int) -> Rows:
+    """Rows of up to `count` images, evenly spaced over all images in the order of their classes."""
+    order = np.argsort(labels, kind="stable")
+    chosen = np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(int)
+    return np.asarray(order[chosen])
+
+
+def take(examples: Examples, rows: Rows) -> Examples:
+    """The examples of some rows."""
+    return Examples(examples.images[rows], examples.labels[rows])
+
+
+def _rank(values: Rows) -> Rows:
+    """How many of the same value come before each of the values (N,)."""
+    order = np.argsort(values, kind="stable")
+    _, starts, counts = np.unique(values[order], return_index=True, return_counts=True)
+    ranks = np.empty(len(values), np.int64)
+    ranks[order] = np.arange(len(values)) - np.repeat(starts, counts)
+    return ranks
+
+
+def _even_order(labels: Rows, rng: np.random.Generator) -> Rows:
+    """An order in which the first images of any number have the classes' shares, to an image."""
+    _, which, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    places = (_rank(labels) + rng.random(len(counts))[which]) / counts[which]
+    return np.argsort(places, kind="stable")

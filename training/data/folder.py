@@ -1,4 +1,4 @@
-"""A folder of pictures by class as a data set: from `folder/<class name>/**/*.png` to images."""
+"""A folder of pictures by class, `folder/<class name>/**/*.png`: to learn from, or to score."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
 from model.bundle.manifest import MAX_CHANNELS
+from model.preprocess import WHITE
+from model.runtime import Runtime
 from training.data.datasets import Dataset, Examples
 from training.data.pictures import (
     PictureFiles,
     content_of,
+    digest_content,
     find_pictures,
     header_of,
     held_out_mask,
     join_names,
     read_each,
+    to_ascii_name,
     to_bytes,
 )
 from training.data.source import DatasetError
-from training.data.words import to_ascii_name
 
 KEPT_PX = 96
 """Pictures keep their size up to this many pixels along the longer side; larger ones are shrunk."""
@@ -36,16 +40,48 @@ _CROPPED = 1 / 3
 """The share of a picture that may be cropped without a notice."""
 
 
+class FolderSplit(BaseModel):
+    """A folder of pictures and how it is divided, so that it can be read again in the same way."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    folder: str = ""
+    class_names: tuple[str, ...] = ()
+    learnt: tuple[str, ...] = ()
+    """Fingerprints of the pictures that the weights have learnt from, in this run or an earlier one
+    whose weights it took."""
+    held_out_pictures: tuple[str, ...] = ()
+    """Fingerprints of the pictures that are held out."""
+    skip_unreadable: bool = False
+    """Whether unreadable files are left out."""
+    class_counts: tuple[int, ...] = ()
+    """The number of training pictures of each class."""
+
+    def is_same(self, other: FolderSplit | None) -> bool:
+        """Return whether both hold out the same pictures of as many, in the same classes."""
+        return other is not None and self.identity == other.identity
+
+    @property
+    def identity(self) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+        """The classes, the pictures that are held out, and how many others there are."""
+        return self.class_names, self.held_out_pictures, sum(self.class_counts)
+
+    def uses(self) -> dict[str, str]:
+        """What training did with pictures, by the hash of their content."""
+        held_out = dict.fromkeys(map(content_of, self.held_out_pictures), "held out")
+        return held_out | dict.fromkeys(map(content_of, self.learnt), "learnt from")
+
+
+UNSPLIT = FolderSplit()
+
+
 class LoadedFolder(NamedTuple):
     """A folder of images by class, described as published data sets are, and its split."""
 
     dataset: Dataset
     training: Examples
     validation: Examples
-    trained: tuple[str, ...]
-    """Fingerprints of the training pictures, in the order of the images."""
-    held_out: tuple[str, ...]
-    """Fingerprints of the pictures that are held out, likewise."""
+    pictures: FolderSplit
     notices: tuple[str, ...]
     """What the folder's owner should know: files that are not read, copies of pictures."""
 
@@ -53,17 +89,14 @@ class LoadedFolder(NamedTuple):
 def load_folder(
     folder: Path,
     *,
-    seed: int,
     size: tuple[int, int] | None = None,
     channels: int | None = None,
-    held_out_share: float = 0.1,
     seen: Collection[str] = (),
-    held_out: Collection[str] = (),
-    skip_unreadable: bool = False,
+    split: FolderSplit = UNSPLIT,
 ) -> LoadedFolder:
     """Read all pictures of all classes, each cropped and scaled as serving does it.
 
-    Which pictures of a class are held out depends on the seed and on their names alone.
+    Which pictures of a class are held out depends on their names alone (`held_out_mask`).
 
     Args:
         folder: has a folder of pictures for each class; hidden ones are passed over.
@@ -71,13 +104,10 @@ def load_folder(
             (`choose_size`).
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
             Arrays of other numbers of channels keep them.
-        held_out_share: of each class that is kept for validation, more of few (`held_out_mask`); 0
-            holds out nothing.
         seen: fingerprints of pictures that weights have learnt from; no picture of the same
             content is held out.
-        held_out: fingerprints of the pictures to hold out, whatever the seed; none lets the seed
-            decide.
-        skip_unreadable: whether unreadable files are left out; otherwise they are an error.
+        split: an earlier one of this folder, which is used again, or only whether unreadable files
+            are skipped.
 
     Raises:
         DatasetError: nothing can be learnt from the folder; the message says why, with names.
@@ -101,17 +131,14 @@ def load_folder(
             told, mixed = _describe_mix(found, grey_files, int(coloured.sum()))
     _refuse(
         found,
-        unreadable=[] if skip_unreadable and read else unreadable,
-        least=2 if held_out_share else 1,
+        unreadable=[] if split.skip_unreadable and read else unreadable,
         mixed=mixed,
     )
     labels = np.repeat(np.arange(len(found.classes)), [*map(len, found.classes.values())])
     prints = np.array([found.fingerprint(file) for file in found.files])
-    if held_out:
-        kept = np.isin(prints, list(held_out))
-    else:
-        kept = _hold_out(found, prints.tolist(), held_out_share, seed, seen)
-    trained, held = (tuple(prints[rows].tolist()) for rows in (~kept, kept))
+    given = np.isin(prints, split.held_out_pictures)
+    kept = given if split.held_out_pictures else _hold_out(found, prints.tolist(), seen)
+    trained, held = (prints[rows].tolist() for rows in (~kept, kept))
     notices = (
         f"skipped {found.describe_unreadable(unreadable)}" * bool(unreadable),
         told,
@@ -128,7 +155,82 @@ def load_folder(
         held_out_count=int(kept.sum()),
     )
     training, validation = (Examples(images[rows], labels[rows]) for rows in (~kept, kept))
-    return LoadedFolder(dataset, training, validation, trained, held, tuple(filter(None, notices)))
+    pictures = FolderSplit(
+        folder=str(folder.resolve()),
+        class_names=dataset.class_names,
+        learnt=tuple(dict.fromkeys((*trained, *seen, *split.learnt))),
+        held_out_pictures=tuple(held),
+        skip_unreadable=split.skip_unreadable,
+        class_counts=tuple(np.bincount(training.labels, minlength=len(found.classes)).tolist()),
+    )
+    return LoadedFolder(dataset, training, validation, pictures, tuple(filter(None, notices)))
+
+
+class UnseenPictures(NamedTuple):
+    """Pictures as the network sees them, with the labels of its classes."""
+
+    examples: Examples
+    places: tuple[str, ...]
+    """The class and name of each picture."""
+    notices: tuple[str, ...]
+    """What was left out, and why."""
+    unseen: bool
+    """Whether the bundle knows that training saw none of them."""
+
+
+def load_unseen(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False) -> UnseenPictures:
+    """Read a folder of pictures by class as the service reads them.
+
+    Pictures whose content training saw are left out: those trained on, and those held out, which
+    chose the weights.
+
+    Args:
+        skip_unreadable: whether unreadable files are left out; otherwise they are an error.
+
+    Raises:
+        DatasetError: a folder is no class of the bundle, a file cannot be read, or training saw
+            all pictures.
+    """
+    manifest = runtime.bundle.manifest
+    names, known = manifest.class_names, manifest.training.get("pictures")
+    found = find_pictures(folder, classes=1)
+    if unknown := [name for name in found.classes if name not in names]:
+        raise DatasetError(
+            f"{join_names(unknown)} in {folder}: no class of {manifest.name}, whose classes are "
+            f"{', '.join(names)}"
+        )
+    uses = FolderSplit(**known).uses() if known else {}
+    labelled = [
+        (file, names.index(name)) for name, files in found.classes.items() for file in files
+    ]
+    kept, left_out = dict[Path, int](), dict[str, list[str]]()
+    for file, label in labelled:
+        if use := uses.get(digest_content(file)):
+            left_out.setdefault(use, []).append(found.place(file))
+        else:
+            kept[file] = label
+    notices = [
+        f"left out {len(places):,} picture{'s' * bool(places[1:])} that training {use}: "
+        f"{join_names(places)}"
+        for use, places in left_out.items()
+    ]
+    if not kept:
+        raise DatasetError(f"training saw all {len(labelled):,} pictures of {folder}")
+    images = read_each(
+        [*kept], lambda picture: np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8)
+    )
+    if unreadable := [file for file in kept if file not in images]:
+        described = found.describe_unreadable(unreadable)
+        if not (skip_unreadable and images):
+            advice = "\nTo go on, add --skip-unreadable" * bool(images)
+            raise DatasetError(f"{folder} has {described}{advice}")
+        notices.append(f"skipped {described}")
+    if others := found.describe_others():
+        notices.append(others)
+    labels = np.array([kept[file] for file in images])
+    places = tuple(map(found.place, images))
+    examples = Examples(np.stack([*images.values()]), labels)
+    return UnseenPictures(examples, places, tuple(notices), bool(uses))
 
 
 def name_of(folder: Path) -> str:
@@ -207,13 +309,13 @@ def _describe_mix(
     return "", f"{named} and {coloured:,} coloured pictures are mixed"
 
 
-def _refuse(found: PictureFiles, *, unreadable: Sequence[Path], least: int, mixed: str) -> None:
+def _refuse(found: PictureFiles, *, unreadable: Sequence[Path], mixed: str) -> None:
     """Refuse a folder with all that is wrong with it, and with the options that go on."""
     wrong, options = list[str](), list[str]()
     if unreadable:
         wrong.append(f"unreadable: {found.describe_unreadable(unreadable)}")
         options.append("--skip-unreadable")
-    if few := [name for name, files in found.classes.items() if len(files) < least]:
+    if few := [name for name, files in found.classes.items() if len(files) < 2]:
         wrong.append(
             f"too few pictures to learn from some and hold out others: {join_names(few)}. Add "
             "some, or move these folders away"
@@ -227,7 +329,7 @@ def _refuse(found: PictureFiles, *, unreadable: Sequence[Path], least: int, mixe
 
 
 def _hold_out(
-    found: PictureFiles, prints: Sequence[str], share: float, seed: int, seen: Collection[str]
+    found: PictureFiles, prints: Sequence[str], seen: Collection[str]
 ) -> NDArray[np.bool_]:
     """Which pictures (N,) are held out. DatasetError where none is, as all are seen."""
     contents = {content_of(fingerprint) for fingerprint in seen}
@@ -240,9 +342,9 @@ def _hold_out(
     kept = [
         mark
         for files in found.classes.values()
-        for mark in held_out_mask([*map(found.place, files)], share, seed, seen=known)
+        for mark in held_out_mask([*map(found.place, files)], seen=known)
     ]
-    if share and not any(kept):
+    if not any(kept):
         raise DatasetError(
             f"the weights have learnt from all pictures of {found.folder}, so that none can be "
             "held out: add new ones, or train with --final"

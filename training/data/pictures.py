@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +21,17 @@ from model.preprocess import Floats, load_image, open_image, scale_picture
 from model.preprocess.header import FORMATS
 from model.preprocess.pixels import turn_upright
 from training.data.source import DatasetError
-from training.data.words import printable
 
+_PAIRS = """
+аa бb вv гg дd еe жzh зz иi йy кk лl мm нn оo пp рr сs тt уu фf хkh цts чch шsh щshch ъ ыy ь эe юyu яya
+ёyo єye іi їyi ґg ўu
+αa βv γg δd εe ζz ηi θth ιi κk λl μm νn ξx οo πp ρr σs ςs τt υy φf χch ψps ωo
+ßss æae œoe øo łl đd ðd þth ıi
+"""  # noqa: E501, RUF001  a letter, and the Latin letters for it
+_LETTERS = {pair[0]: pair[1:] for pair in _PAIRS.split()}
+"""Latin letters for others, as passports and road signs write them."""
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves a terminal's cursor, starts a line or reorders text."""
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".npy"})
 """The suffixes of files that are read, in any case."""
 _UNREADABLE = (OSError, Problem)
@@ -30,15 +41,35 @@ _HEX = 12
 """The length of a hash of a name or of a content, in hexadecimal digits."""
 _SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval"}
 """Folders of these names are parts of a data set, if they have folders."""
-_MIN_HELD_OUT = 4
-"""At least this many images of a class are held out, even if that exceeds its share."""
-
+_HELD_OUT_SHARE, _MIN_HELD_OUT = 0.1, 4
+"""This share of the images of a class is held out, but at least so many images."""
 _SLOW = 500
 """From this many pictures on a progress bar is shown."""
-
 _T = TypeVar("_T")
 Content = Image.Image | Floats
 """An image, or an array (H, W, C) in [0, 1]."""
+
+
+def to_ascii_name(text: str) -> str:
+    """Return a text in lower-case letters a to z and digits, with `-` between words.
+
+    Cyrillic and Greek letters are transliterated, and accents are dropped: "Meine Äpfel" is
+    `meine-apfel`, "Мои фигуры" is `moi-figury`. Letters of other scripts are left out, so that the
+    result may be empty.
+    """
+    letters = unicodedata.normalize("NFC", text).lower()
+    latin = "".join(_LETTERS.get(letter, letter) for letter in letters)
+    plain = (one for one in unicodedata.normalize("NFKD", latin) if not unicodedata.combining(one))
+    # Without its accent, a Greek letter is one of the table.
+    return "-".join(re.findall("[a-z0-9]+", "".join(_LETTERS.get(one, one) for one in plain)))
+
+
+def printable(text: str) -> str:
+    r"""Return a text whose control characters are written as escapes, such as `\x1b`.
+
+    A name of a file may hold any, and a terminal would obey them.
+    """
+    return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 class Header(NamedTuple):
@@ -179,24 +210,22 @@ def content_of(fingerprint: str) -> str:
     return fingerprint[_HEX:]
 
 
-def held_out_mask(
-    places: Sequence[str], share: float = 0.1, seed: int = 0, *, seen: Collection[str] = ()
-) -> list[bool]:
-    """Choose the images of a class that are held out: a share, but a fifth of up to 20, 4.
+def held_out_mask(places: Sequence[str], *, seen: Collection[str] = ()) -> list[bool]:
+    """Choose the images of a class that are held out: a tenth, but a fifth of up to 20, or 4.
 
-    Which ones depends on the seed and on their places alone; one at least is not held out.
+    Which ones depends on their places alone; one at least is not held out.
 
     Args:
         seen: places of images that are not held out, as weights have learnt from them.
     """
     few = min(_MIN_HELD_OUT, len(places) / 5)
-    count = min(max(1, round(max(few, share * len(places)))), len(places) - 1)
+    count = min(max(1, round(max(few, _HELD_OUT_SHARE * len(places)))), len(places) - 1)
     free = {
-        hashlib.sha256(f"{seed}/{place}".encode()).digest(): place
+        hashlib.sha256(f"0/{place}".encode()).digest(): place
         for place in places
         if place not in seen
     }
-    chosen = {free[number] for number in sorted(free)[: count if share else 0]}
+    chosen = {free[number] for number in sorted(free)[:count]}
     return [place in chosen for place in places]
 
 

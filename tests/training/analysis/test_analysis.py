@@ -24,7 +24,7 @@ from training.figures import DECODED, FIGURES
 @pytest.fixture
 def data_dir(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the toys, and few images of other kinds."""
-    monkeypatch.setattr("training.kinds.COUNT", 5)
+    monkeypatch.setattr("training.novelty.COUNT", 5)
     monkeypatch.setattr(analysis, "MIN_IMAGES", HELD_OUT)
     return data_dir
 

@@ -10,16 +10,26 @@ from training.data.datasets import (
     DATASETS,
     NOVELTY_DATASETS,
     Examples,
+    draw_rows,
     load,
     split_last,
+    split_rows,
 )
 from training.data.source import DataSplit, Source
 
 DOWNLOADED = [name for name, one in DATASETS.items() if isinstance(one.source, Source)]
 ALL = {**{name: DATASETS[name] for name in DOWNLOADED}, **NOVELTY_DATASETS}
-
 IMAGES = np.arange(30, dtype=np.uint8).reshape(5, 1, 2, 3)
 LABELS = np.array([3, 1, 4, 1, 5])
+REAL: list[tuple[str, DataSplit, int, list[float]]] = [
+    ("mnist", "train", 60_000, [0.1307]),
+    ("fashion-mnist", "train", 60_000, [0.2860]),
+    ("cifar-10", "train", 50_000, [0.4914, 0.4822, 0.4465]),
+    ("kmnist-test", "test", 10_000, [0.1846]),
+    ("notmnist-test", "test", 10_000, [0.4266]),
+]
+UNEVEN = np.repeat([0, 1, 2], [60, 30, 10])
+"""In the order of their classes, as in a folder."""
 
 
 @pytest.mark.parametrize("name", DOWNLOADED)
@@ -30,15 +40,6 @@ def test_what_is_downloaded_is_checked(name: str) -> None:
     assert {"train", "test"} == source.files.keys()
     files = [file for split in source.files.values() for file in split]
     assert source.archive_md5 or all(file.md5 for file in files)
-
-
-REAL: list[tuple[str, DataSplit, int, list[float]]] = [
-    ("mnist", "train", 60_000, [0.1307]),
-    ("fashion-mnist", "train", 60_000, [0.2860]),
-    ("cifar-10", "train", 50_000, [0.4914, 0.4822, 0.4465]),
-    ("kmnist-test", "test", 10_000, [0.1846]),
-    ("notmnist-test", "test", 10_000, [0.4266]),
-]
 
 
 @pytest.mark.data
@@ -62,3 +63,31 @@ def test_the_last_examples_are_held_out(count: int) -> None:
     np.testing.assert_array_equal(LABELS[5 - count :], validation.labels)
     np.testing.assert_array_equal(IMAGES[: 5 - count], training.images)
     np.testing.assert_array_equal(IMAGES[5 - count :], validation.images)
+
+
+@pytest.mark.parametrize("count", [7, 20, 50, 100])
+def test_a_sample_has_the_shares_of_the_classes(count: int) -> None:
+    """To an image; without repeats."""
+    rows = draw_rows(UNEVEN, count, seed=0)
+    assert count == len(set(rows.tolist()))
+    found = np.bincount(UNEVEN[rows], minlength=3)
+    assert np.abs(found - np.array([0.6, 0.3, 0.1]) * count).max() <= 1
+
+
+def test_few_images_show_many_objects() -> None:
+    """Each of ten objects is seen once before any is seen twice."""
+    objects = np.arange(100) // 10
+    rows = draw_rows(np.zeros(100, np.int64), 15, seed=0, objects=objects)
+    counts = np.bincount(objects[rows])
+    assert (10, 1, 2) == (len(counts), counts.min(), counts.max())
+
+
+@pytest.mark.parametrize("per_object", [1, 5])
+def test_halves_share_classes_and_no_object(per_object: int) -> None:
+    """Every image is in one of them."""
+    objects = np.arange(100) // per_object
+    one, other = split_rows(UNEVEN, seed=0, objects=objects)
+    assert list(range(100)) == sorted([*one.tolist(), *other.tolist()])
+    assert not set(objects[one]) & set(objects[other])
+    counts = [np.bincount(UNEVEN[rows], minlength=3) for rows in (one, other)]
+    assert np.abs(counts[0] - counts[1]).max() <= per_object

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,9 +12,9 @@ from PIL import Image
 
 from model.preprocess import scale_picture
 from tests.costly import png, rle_bmp
-from training.data.folder import LoadedFolder, choose_size, load_folder, name_of
+from training.data.folder import FolderSplit, choose_size, load_folder, name_of
+from training.data.pictures import printable, to_ascii_name
 from training.data.source import DatasetError
-from training.data.words import printable, to_ascii_name
 
 RED, GREEN, GREY = (200, 10, 30), (10, 200, 30), (90, 90, 90)
 Colour = int | tuple[int, ...]
@@ -44,11 +45,6 @@ def fruit(tmp_path: Path) -> Path:
     return folder
 
 
-def load(folder: Path, **options: Any) -> LoadedFolder:
-    """The pictures, of which the seed 1 chooses those that are held out."""
-    return load_folder(folder, **{"seed": 1, **options})
-
-
 def test_images_are_what_serving_makes_of_the_pictures(fruit: Path) -> None:
     """The same crop, in bytes."""
     rng = np.random.default_rng(0)
@@ -56,19 +52,20 @@ def test_images_are_what_serving_makes_of_the_pictures(fruit: Path) -> None:
     Image.fromarray(noise).save(fruit / "pear" / "noise.png")
     with Image.open(fruit / "pear" / "noise.png") as picture:
         expected = np.rint(scale_picture(picture, 3, 20, 24, middle=True) * 255).astype(np.uint8)
-    training = load(fruit, size=(20, 24), held_out_share=0).training
-    assert (31, 3, 20, 24) == training.images.shape
-    np.testing.assert_array_equal(expected, training.images[-1])
+    loaded = load_folder(fruit, size=(20, 24))
+    images = np.concatenate((loaded.training.images, loaded.validation.images))
+    assert (31, 3, 20, 24) == images.shape
+    assert (images == expected).all(axis=(1, 2, 3)).any()
 
 
-@pytest.mark.parametrize(
-    ("share", "apples", "pears"), [(0.1, 4, 2), (0.25, 5, 2), (0.001, 4, 2), (0.999, 19, 9)]
-)
-def test_each_class_gives_its_share(fruit: Path, share: float, apples: int, pears: int) -> None:
-    """Of few pictures a fifth, up to four; one at least is not held out."""
-    _, training, validation, *_ = load(fruit, held_out_share=share)
-    assert [apples, pears] == np.bincount(validation.labels).tolist()
-    assert [20 - apples, 10 - pears] == np.bincount(training.labels).tolist()
+@pytest.mark.parametrize(("pears", "held_out"), [(2, 1), (10, 2), (35, 4), (60, 6)])
+def test_each_class_gives_its_share(fruit: Path, pears: int, held_out: int) -> None:
+    """A tenth; of few pictures a fifth, up to four; one at least is not held out."""
+    shutil.rmtree(fruit / "pear")
+    paint(fruit, "pear", [GREEN] * pears)
+    loaded = load_folder(fruit)
+    assert [4, held_out] == np.bincount(loaded.validation.labels).tolist()
+    assert [16, pears - held_out] == np.bincount(loaded.training.labels).tolist()
 
 
 def apples(examples: Any) -> set[int]:
@@ -76,11 +73,10 @@ def apples(examples: Any) -> set[int]:
     return set(examples.images[examples.labels == 0, 2, 0, 0].tolist())
 
 
-def test_the_seed_decides_what_is_held_out(fruit: Path) -> None:
-    """The same pictures for the same seed, others for another, and none in both parts."""
-    first, again, other = (load(fruit, seed=seed, held_out_share=0.5) for seed in (1, 1, 2))
+def test_the_same_pictures_are_held_out_again(fruit: Path) -> None:
+    """None is in both parts."""
+    first, again = load_folder(fruit), load_folder(fruit)
     assert apples(first.validation) == apples(again.validation)
-    assert apples(first.validation) != apples(other.validation)
     assert set(range(20)) == apples(first.training) | apples(first.validation)
     assert not apples(first.training) & apples(first.validation)
 
@@ -93,7 +89,7 @@ def test_pictures_are_turned_upright(tmp_path: Path) -> None:
         exif = Image.Exif()
         exif[0x0112] = 6
         Image.new("RGB", (30, 20), GREEN).save(tmp_path / "b" / f"{number}.jpg", exif=exif)
-    assert (3, 30, 20) == load(tmp_path).dataset.image_shape
+    assert (3, 30, 20) == load_folder(tmp_path).dataset.image_shape
 
 
 @pytest.mark.parametrize(("mode", "grey"), [("L", 90), ("RGB", GREY), ("1", 1), ("LA", (90, 255))])
@@ -101,7 +97,7 @@ def test_grey_pictures_have_one_channel(tmp_path: Path, mode: str, grey: Colour)
     """Whether their format says so or their three channels are alike."""
     paint(tmp_path, "a", [grey] * 3, mode=mode)
     paint(tmp_path, "b", [90] * 3, mode="L")
-    dataset, training, *_ = load(tmp_path)
+    dataset, training, *_ = load_folder(tmp_path)
     assert (1, 30, 40) == dataset.image_shape
     assert {90} == set(training.images[training.labels == 1].ravel().tolist())
 
@@ -110,7 +106,7 @@ def test_a_few_grey_scans_among_coloured_pictures_are_taken_as_coloured(fruit: P
     """Up to a fifth of each class, which a notice names; of more the owner decides."""
     for number in range(2):
         Image.new("L", (40, 30), 90).save(fruit / "pear" / f"{number:03}.png")
-    loaded = load(fruit)
+    loaded = load_folder(fruit)
     assert (3, 30, 40) == loaded.dataset.image_shape
     named = "2 grey (pear/000.png and pear/001.png) pictures among coloured ones: taken as coloured"
     assert named in loaded.notices
@@ -118,7 +114,7 @@ def test_a_few_grey_scans_among_coloured_pictures_are_taken_as_coloured(fruit: P
     with pytest.raises(
         DatasetError, match=r"3 grey \(.*\) and 27 coloured pictures are mixed\n.*3 "
     ):
-        load(fruit)
+        load_folder(fruit)
 
 
 def test_one_refusal_names_everything(fruit: Path) -> None:
@@ -127,7 +123,7 @@ def test_one_refusal_names_everything(fruit: Path) -> None:
     paint(fruit, "quince", [90] * 2, mode="L")
     paint(fruit, "grape", [RED])
     with pytest.raises(DatasetError) as refused:
-        load(fruit)
+        load_folder(fruit)
     first, *lines, advice = str(refused.value).splitlines()
     assert first.endswith("cannot be learnt from:")
     assert "unreadable: 6 files that cannot be read as pictures:" == lines[0]
@@ -136,7 +132,7 @@ def test_one_refusal_names_everything(fruit: Path) -> None:
     assert "2 grey (quince/000.png and quince/001.png) and 30 coloured pictures are mixed" in lines
     assert advice.startswith("To go on, add --skip-unreadable --channels 3")
     with pytest.raises(DatasetError, match=r"others: grape\. Add some, or move") as refused:
-        load(fruit, skip_unreadable=True, channels=1)
+        load_folder(fruit, split=FolderSplit(skip_unreadable=True), channels=1)
     assert 2 == len(str(refused.value).splitlines())
 
 
@@ -144,7 +140,7 @@ def test_one_refusal_names_everything(fruit: Path) -> None:
 def test_channels_may_be_chosen(fruit: Path, channels: int) -> None:
     """Then all pictures are made grey, or coloured."""
     paint(fruit, "quince", [90] * 2, mode="L")
-    dataset, training, *_ = load(fruit, channels=channels)
+    dataset, training, *_ = load_folder(fruit, channels=channels)
     assert (channels, 30, 40) == dataset.image_shape
     assert {90} == set(training.images[training.labels == 2].ravel().tolist())
 
@@ -163,7 +159,7 @@ def test_arrays_of_many_channels_are_read(tmp_path: Path, dtype: str) -> None:
     """(H, W, C) becomes (C, H, W) in bytes."""
     for name in "ab":
         save_arrays(tmp_path, name, (20, 30, 6), dtype)
-    loaded = load(tmp_path)
+    loaded = load_folder(tmp_path)
     assert (6, 20, 30) == loaded.dataset.image_shape
     expected = [0, 51, 102, 153, 204, 255]
     np.testing.assert_allclose(expected, loaded.training.images[0, :, 7, 9], atol=1)
@@ -174,7 +170,7 @@ def test_other_files_are_named(fruit: Path) -> None:
     for name in ("notes.txt", "apple/1.heic", "apple/2.HEIC", "apple/.000.png", ".git/000.png"):
         (fruit / name).parent.mkdir(exist_ok=True)
         (fruit / name).write_bytes(b"none of your business")
-    loaded = load(fruit)
+    loaded = load_folder(fruit)
     assert ("apple", "pear") == loaded.dataset.class_names
     named = "2 .heic, 1 .txt (apple/1.heic, apple/2.HEIC and notes.txt)"
     assert f"not read, as no pictures of a class: {named}" in loaded.notices
@@ -187,7 +183,7 @@ def test_data_sets_are_not_taken_for_classes(tmp_path: Path) -> None:
             paint(tmp_path / part, name, [RED] * 3)
     message = r"test and train in .* are no classes: cat and dog in them are. Say --data .*/train"
     with pytest.raises(DatasetError, match=message):
-        load(tmp_path)
+        load_folder(tmp_path)
 
 
 @pytest.mark.parametrize(("names", "found"), [([], "none"), (["apple"], "only one, apple")])
@@ -196,7 +192,7 @@ def test_one_class_is_too_few(tmp_path: Path, names: list[str], found: str) -> N
     for name in names:
         paint(tmp_path, name, [RED])
     with pytest.raises(DatasetError, match=f"at least two classes, and has {found}"):
-        load(tmp_path)
+        load_folder(tmp_path)
 
 
 def spoil(fruit: Path) -> list[str]:
@@ -211,15 +207,15 @@ def spoil(fruit: Path) -> list[str]:
 def test_unreadable_files_may_be_skipped(fruit: Path) -> None:
     """They are named, and a class of which too little is left is an error."""
     bad = spoil(fruit)
-    loaded = load(fruit, skip_unreadable=True)
+    loaded = load_folder(fruit, split=FolderSplit(skip_unreadable=True))
     assert 29 == len(loaded.training.labels) + len(loaded.validation.labels)
-    assert 29 == len(loaded.trained) + len(loaded.held_out)
+    assert 29 == len(loaded.pictures.learnt) + len(loaded.pictures.held_out_pictures)
     (notice,) = [one for one in loaded.notices if one.startswith("skipped 6 files")]
     assert bad == [line.strip() for line in notice.splitlines()[1:]]
     paint(fruit, "quince", [GREEN] * 2)
     (fruit / "quince" / "000.png").write_bytes(b"no picture")
     with pytest.raises(DatasetError, match=r"too few pictures .*: quince\."):
-        load(fruit, skip_unreadable=True)
+        load_folder(fruit, split=FolderSplit(skip_unreadable=True))
 
 
 def test_what_the_service_refuses_is_unreadable(fruit: Path) -> None:
@@ -231,7 +227,7 @@ def test_what_the_service_refuses_is_unreadable(fruit: Path) -> None:
     (fruit / "pear" / "rle.bmp").write_bytes(rle_bmp(255, 1))
     (fruit / "pear" / "bare.png").write_bytes(png(28, 28, colour=3))
     with pytest.raises(DatasetError, match="unreadable: 5 files") as refused:
-        load(fruit)
+        load_folder(fruit)
     named = [line.strip() for line in str(refused.value).splitlines()[2:7]]
     places = ("bare.png", "floats.tif", "pages.tif", "rle.bmp", "zstd.tif")
     assert [f"pear/{place}" for place in places] == named
@@ -259,9 +255,9 @@ def test_the_owner_is_told_what_is_cropped(tmp_path: Path) -> None:
     """If half of the pictures lose more than a third."""
     for name in "ab":
         paint(tmp_path, name, [RED] * 2, size=(300, 30))
-    (notice,) = [one for one in load(tmp_path).notices if "cropped" in one]
+    (notice,) = [one for one in load_folder(tmp_path).notices if "cropped" in one]
     assert "to 60x30 px, and half of them lose 80 %" in notice
-    assert not [one for one in load(tmp_path, size=(30, 300)).notices if "cropped" in one]
+    assert not [one for one in load_folder(tmp_path, size=(30, 300)).notices if "cropped" in one]
 
 
 @pytest.mark.parametrize(
