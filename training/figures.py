@@ -17,7 +17,7 @@ from model.bundle import Bundle, Manifest
 from model.bundle.atomic_file import replacing
 from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, font
 from model.health_figure import fill_health
-from model.preprocess import WHITE, Floats, scale
+from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from model.views.figure import draw_figure, show_strip
 from model.views.sweep import draw_grid, sweep_dims, sweep_directions
@@ -67,7 +67,7 @@ def draw_figures(bundle: Bundle) -> None:
 
 def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) -> None:
     """Draw the first MAX_WRONG: above each its label and presence, below, coloured, answers'."""
-    images, labels, answers, presence = (np.asarray(part[:MAX_WRONG]) for part in wrong)
+    images, labels, answers, presence = (part[:MAX_WRONG] for part in wrong)
     names = [[_name(classes, class_names) for classes in part] for part in (labels, answers)]
     longest = max(len(name) for part in names for name in part)
     columns = min(len(images), max(2, round(9 / max(0.75, 0.085 * (longest + 6)))))
@@ -77,10 +77,8 @@ def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) ->
     )
 
     def fill(figure: Figure) -> None:
-        shown = images / np.float32(WHITE)
-        for axes, words in zip(
-            show_strip(figure, list(shown), above, columns=columns), below, strict=True
-        ):
+        panels = show_strip(figure, list(scale(images)), above, columns=columns)
+        for axes, words in zip(panels, below, strict=True):
             axes.set_xlabel(words, fontsize="small", color=ACCENT)
             axes.set_frame_on(False)
 
