@@ -95,14 +95,13 @@ def as_floats(images: NDArray[np.uint8] | Floats) -> Floats:
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Set a network to evaluation mode in the context, and each module back after it."""
-    modes = [(module, module.training) for module in network.modules()]
+    """Set a network to evaluation mode in the context, and back after it."""
+    is_training = network.training
     network.eval()
     try:
         yield
     finally:
-        for module, mode in modes:
-            module.training = mode
+        network.train(is_training)
 
 
 def answer(presence: Floats, labels: Labels) -> NDArray[np.int64]:

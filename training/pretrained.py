@@ -1,4 +1,4 @@
-"""A published network below the capsules: its weights, and its features, computed once."""
+"""A published network below the capsules: its weights, its features, and which pictures need it."""
 
 from __future__ import annotations
 

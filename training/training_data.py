@@ -1,4 +1,4 @@
-"""A run's training images: a published data set, or a folder of pictures by class."""
+"""A run's training images, published or a folder of pictures, and the recipe that fits them."""
 
 from __future__ import annotations
 

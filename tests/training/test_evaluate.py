@@ -9,7 +9,6 @@ import torch
 
 from model.bundle import CARD, Bundle, write_manifest
 from model.bundle.novelty import NoveltyRule
-from model.capsnet import build
 from model.preprocess import scale
 from model.runtime import Runtime
 from model.views.masks import find_masks
@@ -17,7 +16,6 @@ from tests.training.published import HELD_OUT, RUN, TEST, say_training
 from training.answers import (
     is_missed,
     is_wrong,
-    measure_presence,
 )
 from training.data.datasets import DATASETS, Examples, digest, load
 from training.data.pairs import TEST_DIGESTS, TEST_SEED, PairDraw, PairSet, fixed_pairs
@@ -29,7 +27,6 @@ from training.export import conclude_export
 from training.figures import WRONG
 from training.pair_scores import measure_overlap, score_shift
 from training.provenance import TEST_READS, ProvenanceError, reads_of
-from training.recipes import Recipe
 from training.statistics import interval, mean_interval
 
 CPU = torch.device("cpu")
@@ -50,20 +47,6 @@ def test_errors_on_pairs(labels: list[list[int]], expected: tuple[int, int]) -> 
     missed = is_missed(presence, np.array(labels, np.uint8))
     assert expected == (100 * missed.any(axis=1).mean(), 100 * missed.mean())
     assert missed.any(axis=1).tolist() == is_wrong(presence, np.array(labels, np.uint8)).tolist()
-
-
-def test_a_network_is_measured_in_evaluation_mode_and_goes_back(
-    bars: Examples, tiny_attention: Recipe
-) -> None:
-    """Statistics of batches are neither used nor changed, and frozen parts stay as they were."""
-    network = build(tiny_attention.network).train()
-    network.decoder.eval()
-    state = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    alone = measure_presence(network, bars.images[:1], CPU)
-    assert np.allclose(alone, measure_presence(network, bars.images, CPU)[:1], atol=1e-6)
-    assert (True, False) == (network.training, network.decoder.training)
-    for name, tensor in network.state_dict().items():
-        assert torch.equal(state[name], tensor)
 
 
 @pytest.fixture(scope="module")

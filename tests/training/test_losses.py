@@ -11,7 +11,6 @@ from training.losses import (
     margin_loss,
     spread_loss,
     spread_margin,
-    total_loss,
 )
 from training.recipes import Recipe
 
@@ -100,9 +99,3 @@ def test_the_recipe_decides_the_loss(
         torch.tensor([activations]), torch.tensor([[1.0, 0.0]]), torch.tensor(float(step))
     )
     assert pytest.approx(expected, rel=1e-5) == loss.item()
-
-
-def test_the_reconstruction_is_weighed() -> None:
-    """Other terms count as they are."""
-    losses = {"spread": torch.tensor(2.0), "reconstruction": torch.tensor(50.0)}
-    assert 2.5 == total_loss(losses, Recipe("r", mse_weight=0.01)).item()

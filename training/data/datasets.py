@@ -1,4 +1,9 @@
-"""Labelled images, and the published data sets: their classes and the sources of their files."""
+"""Labelled images, the published data sets and their sources, and images drawn at random.
+
+Folders are in the order of their classes, and rendered images in that of their objects. So no part
+of a data set is a slice of it: of those that are drawn, the share of each class stays, and so do
+objects that images share.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ import hashlib
 import http.client
 import io
 import tarfile
-import time
 import urllib.error
 import urllib.request
 import zlib
@@ -28,8 +27,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 DataSplit = Literal["train", "test"]
 Columns = dict[str, NDArray[Any]]
 """What a file holds: `images` (N, C, H, W) uint8, `labels` (N,) int64, or both."""
-_ATTEMPTS, _TIMEOUT_S = 4, 30.0
-"""The tries for each mirror, with doubling pauses, and how long one may stay silent."""
+_ROUNDS, _TIMEOUT_S = 4, 30.0
+"""How often all mirrors are asked, and how long one may stay silent."""
 _CHUNK_BYTES = 1 << 16
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 _BAR = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -161,13 +160,7 @@ def read_cifar(content: bytes) -> Columns:
     return {"images": images, "labels": records[:, 0].astype(np.int64)}
 
 
-def download(
-    urls: Sequence[str],
-    target: Path,
-    *,
-    check: Callable[[bytes], object],
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
+def download(urls: Sequence[str], target: Path, *, check: Callable[[bytes], object]) -> None:
     """Write the first address's file that passes `check` to `target`, which is not there yet.
 
     An interrupted transfer continues where it stopped (in `target` + `.part`), also in a later
@@ -186,26 +179,19 @@ def download(
     with FileLock(target.with_name(f"{target.name}.lock")):
         if target.exists():
             return
-        for url in urls:
-            for attempt in range(_ATTEMPTS):
-                if attempt:
-                    sleep(2.0 ** (attempt - 1))
-                try:
-                    _transfer(url, part)
-                    check(part.read_bytes())
-                except urllib.error.HTTPError as error:
-                    failures.append(f"{url}: HTTP {error.code} {error.reason}")
-                    if error.code < 500:
-                        break
-                except (OSError, http.client.HTTPException) as error:
-                    failures.append(f"{url}: {error or type(error).__name__}")
-                except ValueError as error:
-                    part.unlink()
-                    failures.append(f"{url}: not the published file ({error})")
-                else:
-                    part.replace(target)
-                    return
-    listed = "\n  ".join(failures)
+        for url in _ROUNDS * list(urls):
+            try:
+                _transfer(url, part)
+                check(part.read_bytes())
+            except (OSError, http.client.HTTPException) as error:
+                failures.append(f"{url}: {error or type(error).__name__}")
+            except ValueError as error:
+                part.unlink()
+                failures.append(f"{url}: not the published file ({error})")
+            else:
+                part.replace(target)
+                return
+    listed = "\n  ".join(dict.fromkeys(failures))
     raise DownloadError(
         f"could not download {target.name}:\n  {listed}\n"
         f"Put the file into {target.parent}, or name a folder of data sets that has it with "
