@@ -23,7 +23,7 @@ from training.answers import (
 )
 from training.card import write_card
 from training.confidence import Answered, fit_confidence, input_of, measure_images
-from training.data.datasets import DATASETS, Examples, load, objects_of, split_rows, take
+from training.data.datasets import DATASETS, Examples, load, objects_of, split_rows
 from training.data.folder import FolderSplit, load_unseen
 from training.data.pairs import TEST_PAIRS
 from training.data.source import DatasetError
@@ -309,7 +309,7 @@ def calibrate(runtime: Runtime, scores: Scores, answers: Answers, data_dir: Path
     if confidence:
         measured = tested.at(outside)
         measures[counted] = measure_images(confidence, measured.presence, measured.labels)
-        changed = draw_changed(manifest, take(answers.examples, outside))
+        changed = draw_changed(manifest, answers.examples.at(outside))
         for kind, (pictures, shown) in {**changed, **others}.items():
             presence = encode(runtime, pictures).presence
             measures[kind] = measure_images(confidence, presence, shown)

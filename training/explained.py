@@ -18,7 +18,7 @@ from model.bundle.explained import Explained
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training.answers import decode, encode
-from training.data.datasets import Examples, draw_rows, objects_of, spread_rows, take
+from training.data.datasets import Examples, draw_rows, objects_of, spread_rows
 from training.data.pairs import fixed_pairs
 from training.device import open_runtime
 from training.recipes import recipe_of
@@ -150,7 +150,7 @@ def show_objects(bundle: Bundle, examples: Examples, count: int) -> Shown:
         return Shown(pairs.images, objects, pairs.labels)
     shown_in = objects_of(bundle.manifest.dataset, len(examples.labels))
     rows = draw_rows(examples.labels, count, seed=_SEED, objects=shown_in)
-    images, labels = take(examples, rows)
+    images, labels = examples.at(rows)
     return Shown(images, images, labels[:, None])
 
 

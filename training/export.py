@@ -31,7 +31,7 @@ from training.analysis.bundle import analyse
 from training.answers import Labelled, answer, is_wrong, measure_presence
 from training.card import describe_error, write_card
 from training.command import DATA_DIR, DataDir, Replace, app, console
-from training.data.datasets import DATASETS, draw_rows, take
+from training.data.datasets import DATASETS, draw_rows
 from training.data.pairs import validation_pairs
 from training.device import choose_threads
 from training.evaluate import evaluate, seen_or_not
@@ -198,7 +198,7 @@ def publish(
         if licence and recipe.task != "pairs" and manifest.channels in (1, 3):  # samples are PNGs
             source = f"{'folder ' * bool(pictures)}{recipe.dataset}, {seen_or_not(manifest)}"
             rows = draw_rows(data.validation.labels, len(data.validation.labels), seed=0)
-            shown, names = take(data.validation, rows), manifest.class_names
+            shown, names = data.validation.at(rows), manifest.class_names
             write_samples(shown, names, folder / SAMPLES, licence=licence, source=source)
         if pictures and unseen_by(runs):
             evaluate(bundle, data_dir, split="validation", folder=where)

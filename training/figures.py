@@ -67,8 +67,11 @@ def draw_figures(bundle: Bundle) -> None:
 
 def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) -> None:
     """Draw the first MAX_WRONG: above each its label and presence, below, coloured, answers'."""
-    images, labels, answers, presence = (part[:MAX_WRONG] for part in wrong)
-    names = [[_name(classes, class_names) for classes in part] for part in (labels, answers)]
+    images, presence = scale(wrong.images[:MAX_WRONG]), wrong.presence[:MAX_WRONG]
+    names = [
+        [_name(classes, class_names) for classes in part[:MAX_WRONG]]
+        for part in (wrong.labels, wrong.answers)
+    ]
     longest = max(len(name) for part in names for name in part)
     columns = min(len(images), max(2, round(9 / max(0.75, 0.085 * (longest + 6)))))
     above, below = (
@@ -77,7 +80,7 @@ def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) ->
     )
 
     def fill(figure: Figure) -> None:
-        panels = show_strip(figure, list(scale(images)), above, columns=columns)
+        panels = show_strip(figure, list(images), above, columns=columns)
         for axes, words in zip(panels, below, strict=True):
             axes.set_xlabel(words, fontsize="small", color=ACCENT)
             axes.set_frame_on(False)

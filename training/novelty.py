@@ -33,7 +33,6 @@ from training.data.datasets import (
     draw_rows,
     load,
     objects_of,
-    take,
 )
 from training.data.source import DatasetError, DataSplit
 
@@ -68,7 +67,7 @@ class Kind(NamedTuple):
 def draw_changed(manifest: Manifest, examples: Examples) -> dict[str, Kind]:
     """Up to CHANGED of the examples, drawn at random: turned, and with noise."""
     objects = objects_of(manifest.dataset, len(examples.labels))
-    few = take(examples, draw_rows(examples.labels, CHANGED, seed=_SEED, objects=objects))
+    few = examples.at(draw_rows(examples.labels, CHANGED, seed=_SEED, objects=objects))
     images = scale(few.images)
     noise = np.random.default_rng(_SEED).normal(0, NOISE, images.shape).astype(np.float32)
     return {

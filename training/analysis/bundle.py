@@ -30,7 +30,7 @@ from training.analysis.neighbours import choose_images, collect
 from training.answers import encode
 from training.card import write_card
 from training.confidence import Answered, cross_validate, fit_confidence, input_of
-from training.data.datasets import DATASETS, Examples, factors_of, objects_of, split_rows, take
+from training.data.datasets import DATASETS, Examples, factors_of, objects_of, split_rows
 from training.data.pairs import validation_pairs
 from training.device import open_runtime
 from training.evaluate import seen_or_not, training_data_of
@@ -122,7 +122,7 @@ def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bund
         described = f"{count:,} images of the {source}"
         found["novelty"] = fit_novelty(runtime, *_halves(bundle, examples), described=described)
     if count > 1:
-        halves = [take(examples, rows) for rows in split_rows(examples.labels, seed=0)]
+        halves = [examples.at(rows) for rows in split_rows(examples.labels, seed=0)]
         described = f"of half of the images of the {source}; PCA is fitted to the other half"
         found["explained"], _ = measure_explained(bundle, *halves, described=described)
     return write_findings(bundle, **found)

@@ -18,7 +18,7 @@ from model.bundle.neighbours import (
 from model.canvas import draw_sheet
 from model.preprocess import Floats
 from training.answers import encode, is_wrong
-from training.data.datasets import DATASETS, Examples, draw_rows, objects_of, take
+from training.data.datasets import DATASETS, Examples, draw_rows, objects_of
 from training.data.pairs import fixed_pairs
 from training.device import open_runtime
 from training.recipes import recipe_of
@@ -60,7 +60,7 @@ def choose_images(bundle: Bundle, data: TrainingData, *, own_images: bool) -> Ne
         sample = Examples(pairs.images, pairs.labels)
     else:
         objects = objects_of(recipe.dataset, len(training.labels))
-        sample = take(training, draw_rows(training.labels, MEASURED, seed=_SEED, objects=objects))
+        sample = training.at(draw_rows(training.labels, MEASURED, seed=_SEED, objects=objects))
     licence = published.licence if published else "yours" * own_images
     source = recipe.dataset if published else f"folder {recipe.dataset}"
     return collect(bundle, sample, licence=licence, source=source)

@@ -39,6 +39,10 @@ class Examples(NamedTuple):
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
 
+    def at(self, rows: NDArray[np.int64] | slice) -> Examples:
+        """The examples of some rows."""
+        return Examples(self.images[rows], self.labels[rows])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
@@ -99,10 +103,7 @@ def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:
     cut = len(examples.labels) - count
     if cut < 1:
         raise ValueError(f"cannot hold out {count} of {len(examples.labels)} examples")
-    return (
-        Examples(examples.images[:cut], examples.labels[:cut]),
-        Examples(examples.images[cut:], examples.labels[cut:]),
-    )
+    return examples.at(slice(cut)), examples.at(slice(cut, None))
 
 
 def digest(*arrays: NDArray[np.integer]) -> str:
@@ -287,11 +288,6 @@ def spread_rows(labels: Rows, count: int) -> Rows:
     order = np.argsort(labels, kind="stable")
     chosen = np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(int)
     return np.asarray(order[chosen])
-
-
-def take(examples: Examples, rows: Rows) -> Examples:
-    """The examples of some rows."""
-    return Examples(examples.images[rows], examples.labels[rows])
 
 
 def _rank(values: Rows) -> Rows:
