@@ -174,7 +174,7 @@ def choose(examples: Examples, count: int, *, seed: int) -> Examples:
     chosen = np.sort(np.concatenate(rows))
     if rest or len(chosen) != count or not each:
         raise ValueError(f"{len(classes)} classes cannot share {count} examples equally")
-    return Examples(examples.images[chosen], examples.labels[chosen])
+    return examples.at(chosen)
 
 
 def make_plan(row: Row, *, seed: int, training: Examples, directory: Path) -> Plan:

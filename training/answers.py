@@ -125,12 +125,6 @@ def is_missed(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
     return np.asarray((labels[:, :, None] != named[:, None, :]).all(axis=2))
 
 
-def error_percent(network: Network, examples: Labelled, device: torch.device) -> float:
-    """Return the percentage of wrong answers. A pair's is wrong unless both digits are named."""
-    presence = measure_presence(network, examples.images, device)
-    return 100 * float(is_wrong(presence, examples.labels).mean())
-
-
 def find_wrong(examples: Labelled, presence: Floats) -> WrongAnswers:
     """The wrongly answered of N examples with presence (N, K), in their order."""
     wrong = is_wrong(presence, examples.labels)

@@ -15,7 +15,7 @@ from research.compare import STALE
 from research.rows import Row
 from research.run import Result, Sets, choose, load_sets, make_plan, read_results, run_row
 from research.tables import ROWS
-from training.answers import error_percent
+from training.answers import is_wrong, measure_presence
 from training.data.datasets import DATASETS, Dataset, Examples
 from training.provenance import TEST_READS
 from training.state import TrainingError
@@ -118,7 +118,8 @@ def test_a_result_is_the_trained_networks(tiny_row: Row, sets: Sets, tmp_path: P
     assert [] == read_results(tmp_path)
     result = run(tiny_row, sets, tmp_path)
     assert result
-    expected = error_percent(trainer.network, sets.tested, CPU)
+    presence = measure_presence(trainer.network, sets.tested.images, CPU)
+    expected = 100 * is_wrong(presence, sets.tested.labels).mean()
     assert pytest.approx(expected) == result.percent
     assert [result] == read_results(tmp_path)
 

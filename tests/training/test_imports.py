@@ -141,7 +141,7 @@ def test_a_folder_scores_and_measures_it(
     explained = Explained.from_dict(manifest["explained"])
     assert (30, 4) == (explained.count, explained.class_dim)
     loaded = model.load(target, device="cpu")
-    assert explained.is_low == bool(loaded.reconstruct(shapes / "line" / "3.png").notes)
+    assert explained.is_weak == bool(loaded.reconstruct(shapes / "line" / "3.png").notes)
     assert 2 == len(loaded.neighbours(shapes / "line" / "3.png", count=2).neighbours)
     report = tmp_path / "report.html"
     arguments = ["evaluate", target, "--data", shapes, "--report", report]
