@@ -201,8 +201,8 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         train, export, score, *_ = (
             shlex.split(line.removeprefix(TRAINING)) for line in commands(OWN_PICTURES, TRAINING)
         )
-        # 90 steps in place of 900; `make test-slow` trains for as long as people do
-        CliRunner().invoke(app, [*train, "--set", "epochs=20"], catch_exceptions=False)
+        # 45 steps in place of 900; `make test-slow` trains for as long as people do
+        CliRunner().invoke(app, [*train, "--set", "epochs=10"], catch_exceptions=False)
         exported = CliRunner().invoke(app, export, catch_exceptions=False)
         (folder / "export.txt").write_text(exported.output)
         shutil.copytree("bundles", "exported")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tests.browser.hands import DIGITS
-from tests.browser.playground import open_playground
+from tests.browser.playground import DIGITS, open_playground
 from tests.processes import SOURCE, running
 
 WINDOW = {"width": 1200, "height": 1040}

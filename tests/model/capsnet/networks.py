@@ -65,7 +65,7 @@ TINY: dict[str, NetworkConfig] = {
     "matrix": MatrixConfig(
         stem=(Conv(4, 5, 2),),
         primary_types=2,
-        conv_caps=(3, 2),
+        conv_caps=(2,),
         routing_iterations=2,
         inverse_temperature=0.1,
         decoder_hidden=(16, 16),
