@@ -1,13 +1,22 @@
-"""Start the service: `python -m service`."""
+"""Start the service: `python -m service`.
+
+A short-lived process reads the settings, because they need pydantic and onnxruntime: 45 MB that the
+supervisor does without.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import resource
 import signal
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from service.settings import Settings
 
 USAGE = """usage: python -m service
 
@@ -38,11 +47,10 @@ def _variable(option: str) -> str:
 def supervise() -> None:
     """Read the settings, and run the supervisor."""
     from service.processes.folder import own_folder  # noqa: PLC0415  signals are handled before
-    from service.processes.options import Options  # noqa: PLC0415
-    from service.processes.supervisor import Supervisor  # noqa: PLC0415
+    from service.processes.supervisor import Options, Supervisor  # noqa: PLC0415
     from service.telemetry import FOLDER, logs  # noqa: PLC0415
 
-    options = Options.read()
+    options = Options(**_read_settings(Options._fields))
     logs.configure(options.log_format)
     with own_folder() as folder:
         os.environ[FOLDER] = str(folder)
@@ -53,6 +61,55 @@ def supervise() -> None:
     if failure:
         logging.shutdown()  # what was logged is written before the reason
         sys.exit(f"capsnet-service: {failure}")
+
+
+def _read_settings(names: tuple[str, ...]) -> dict[str, Any]:
+    """Read some settings in another process. An invalid one ends this process with a message."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(reading)
+        _send_settings(names, writing)
+    os.close(writing)
+    with open(reading) as pipe:  # noqa: PTH123  a descriptor
+        text = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    if code := os.waitstatus_to_exitcode(status):
+        sys.exit(code)
+    values: dict[str, Any] = json.loads(text)
+    return values
+
+
+def _send_settings(names: tuple[str, ...], writing: int) -> None:
+    """Read all settings, send some, report what is wrong with them, and end this process."""
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sig, signal.SIG_DFL)
+    from service.settings import Settings, SettingsError  # noqa: PLC0415  not in the supervisor
+
+    try:
+        settings = Settings.from_environment()
+    except SettingsError as error:
+        print(f"capsnet-service: {error}", file=sys.stderr, flush=True)
+        os._exit(1)
+    values = {name: getattr(settings, name) for name in names}
+    values["workers"] = settings.workers or _default_workers(settings)
+    with suppress(BrokenPipeError):  # the supervisor is ending
+        os.write(writing, json.dumps(values).encode())
+    os._exit(0)
+
+
+def _default_workers(settings: Settings) -> int:
+    """Return the default number of workers: one on CUDA, else one for each CPU of the quota."""
+    from model.runtime import DeviceError  # noqa: PLC0415  as above
+    from model.runtime.cpu import cpu_quota  # noqa: PLC0415
+    from model.runtime.cuda import CudaDevice  # noqa: PLC0415
+
+    if settings.device == "cpu":
+        return cpu_quota()
+    with suppress(DeviceError):
+        CudaDevice(settings.cuda)
+        return 1
+    return cpu_quota()
 
 
 def allow_many_connections() -> None:

@@ -27,8 +27,7 @@ from service.http.pages import (
     show_openapi,
     show_page,
 )
-from service.http.route import Route
-from service.http.router import Router
+from service.http.route import Route, Router
 from service.inference.bundles import load_runtimes
 from service.inference.engine import Engine, open_engine
 from service.settings import Settings, SettingsError

@@ -1,4 +1,4 @@
-"""Every way a request can fail. `service.http.problems` answers with them (RFC 9457)."""
+"""Every way a request can fail. `service.http.middleware` answers with them (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -16,26 +16,13 @@ from model.errors import (
 )
 
 __all__ = [
-    "BundleRefused",
-    "Busy",
-    "Forbidden",
+    # of `model.errors`
     "InvalidParameter",
-    "MalformedRequest",
-    "MethodNotAllowed",
-    "NotAcceptable",
-    "NotFound",
     "NotOffered",
     "Problem",
-    "RateLimited",
     "TooLarge",
-    "TooLate",
-    "Unauthorized",
-    "Unavailable",
-    "UnknownModel",
     "UnreadablePicture",
     "UnsupportedFormat",
-    "UploadTimeout",
-    "release",
     "unwrap",
 ]
 Error = TypeVar("Error", bound=BaseException)

@@ -1,4 +1,4 @@
-"""Disposable processes: files are decoded and figures drawn where a crash or a hang harms nobody.
+"""Disposable processes: files are opened and figures drawn where a crash or a hang harms nobody.
 
 A `Pool` has functions run in processes that have limits and no secrets, and that are killed if they
 hang. A process answers with JSON and raw bytes, which are never unpickled.
@@ -323,8 +323,8 @@ def _work(connection: socket.socket, memory_bytes: int) -> None:
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-    die_with_parent()
-    limit_memory(memory_bytes)
+    _die_with_parent()
+    _limit_memory(memory_bytes)
     stream = connection.makefile("rb")
     with suppress(EOFError, OSError):
         connection.sendall(_PID.pack(os.getpid()))
@@ -361,18 +361,19 @@ def _do(
     return text.encode(), content
 
 
-def die_with_parent() -> None:
+def _die_with_parent() -> None:
     """End with the process that forked this one, however it ends; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def limit_memory(further_bytes: int) -> None:
-    """Let this process take so much memory beyond what it has; Linux only."""
+def _limit_memory(further_bytes: int) -> None:
+    """Let this process take so much memory beyond what it has; Linux only. It dumps no core."""
     if _MEMORY.exists():
         has_bytes = int(_MEMORY.read_text().split()[0]) * resource.getpagesize()
         _OUT_OF_MEMORY.write_text("1000")  # if the machine has none left: this one first
         resource.setrlimit(resource.RLIMIT_AS, (has_bytes + further_bytes,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 if __name__ == "__main__":

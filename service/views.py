@@ -28,11 +28,10 @@ from service.errors import (
     UploadTimeout,
     unwrap,
 )
-from service.http.negotiation import JSON, PNG
+from service.http.answers import JSON, PNG, DeferredJson, JsonOrPng, SlowJsonOrPng
 from service.http.openapi import image_body, json_body
-from service.http.problems import invalid
-from service.http.request import Request
-from service.http.route import DeferredJson, Handler, JsonOrPng, Query, Route, SlowJsonOrPng
+from service.http.request import Request, invalid
+from service.http.route import Handler, Query, Route
 from service.http.uploads import FILE_FIELD, content_type, read_picture, read_pictures
 from service.inference.engine import graph_of
 from service.pictures import ImageSpec, Upload, Weighed
@@ -208,7 +207,7 @@ async def _read_pictures(
     files = sum(not isinstance(upload, Problem) for upload in uploads)
     rows, size = view.cost(asked.rows(manifest), files), relative_size(uploads, spec)
     request.admit(rows, files=len(uploads), price=price, size=size)
-    prepared = await request.decode(uploads, spec)
+    prepared = await request.context.pictures.decode(uploads, spec)
     if view.pictures[1] is not None or len(prepared) == 1:
         prepared = list(map(unwrap, prepared))
     return prepared, files

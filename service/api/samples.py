@@ -16,8 +16,9 @@ from model.views.answers import Part
 from model.views.query import FitQuery, Scale
 from service.api.models import ModelPath
 from service.errors import InvalidParameter, unwrap
+from service.http.answers import PngResponse
 from service.http.request import Request
-from service.http.route import PngResponse, Query
+from service.http.route import Query
 from service.http.uploads import FILE_FIELD, read_pictures
 from service.pictures import SAMPLES, ImageSpec, Upload
 
@@ -140,6 +141,6 @@ async def _overlay(
     request: Request, uploads: list[Upload], place: OffsetQuery, spec: ImageSpec
 ) -> PngResponse:
     request.admit(len(uploads))
-    first, second = map(unwrap, await request.decode(uploads, spec))
+    first, second = map(unwrap, await request.context.pictures.decode(uploads, spec))
     image = overlay(first.image, second.image, dx=place.dx, dy=place.dy)
     return PngResponse(await request.context.slow.run(draw_image, image, place.scale))

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from service.admission import Admission
-from service.inference.batcher import Closed
+from service.errors import Unavailable
 from service.inference.bundles import trim_memory
 from service.inference.engine import Engine
 from service.pictures import PictureDecoder, drawing_pool
@@ -86,10 +86,10 @@ class Context:
         """The engine that computes requests.
 
         Raises:
-            Closed: it is not loaded.
+            Unavailable: it is not loaded.
         """
         if self.loaded is None:
-            raise Closed(self.failure or "the service is starting")
+            raise Unavailable(self.failure or "the service is starting", retry_after_s=1)
         return self.loaded
 
     @property

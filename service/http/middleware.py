@@ -11,28 +11,52 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import MalformedRequest
-from service.http.body import Body
+from service.errors import (
+    Busy,
+    MalformedRequest,
+    MethodNotAllowed,
+    NotFound,
+    Problem,
+    RateLimited,
+    TooLate,
+    Unauthorized,
+    Unavailable,
+    release,
+)
+from service.http.answers import MODEL_HEADER, NOTES_HEADER
 from service.http.context import Context
 from service.http.keys import KEY_HEADER, Sites
-from service.http.problems import PROBES, REQUEST_ID, respond
+from service.http.request import TIMEOUT_HEADER, Body
 from service.telemetry import logs, timings
 
-TIMEOUT_HEADER = "X-Request-Timeout"
-MODEL_HEADER = "X-Model"
-"""The header that names the model of a PNG: `name; version=...`."""
-NOTES_HEADER = "X-Notes"
-"""The header with the notes on the answer that a PNG draws: a JSON list of sentences, in ASCII."""
+log = logging.getLogger(__name__)
+PROBLEM = "application/problem+json"
+"""The media type of problem details (RFC 9457)."""
+REQUEST_ID = "X-Request-ID"
 TENSOR_HEADER = "Inference-Header-Content-Length"
 """The header with the number of bytes of JSON before the tensors (Open Inference Protocol)."""
 _SENT = [
     *("Content-Type", "Content-Encoding", KEY_HEADER, REQUEST_ID, TIMEOUT_HEADER, TENSOR_HEADER),
 ]
 _ANSWERED = ["Retry-After", "Server-Timing", MODEL_HEADER, NOTES_HEADER, REQUEST_ID, TENSOR_HEADER]
+PROTOCOL = "/v2"
+"""The prefix of the Open Inference Protocol's paths, whose errors have another shape."""
+_GRPC = "/inference.GRPCInferenceService"
+PROBES = frozenset(
+    {
+        *("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"),
+        *(f"{_GRPC}/ServerLive", f"{_GRPC}/ServerReady"),
+    }
+)
+"""The routes of frequent probes, which are neither logged nor counted as rejected."""
+_REJECTIONS = (Unauthorized, Busy, RateLimited, Unavailable, TooLate)
+"""Problems of valid requests that were refused or not answered in time."""
 CLIENT_LEFT = 499
 """The status that is logged for a request whose client did not wait for an answer, as in nginx."""
 PAGE_POLICY = (
@@ -126,7 +150,7 @@ class Middleware:
         except Exception as error:
             if status:
                 raise
-            await respond(scope, error, self.metrics)(scope, receive, send_with_headers)
+            await self._respond(scope, error)(scope, receive, send_with_headers)
         finally:
             body.stop_watching()
             seconds.setdefault("total", time.perf_counter() - started)
@@ -157,6 +181,29 @@ class Middleware:
         if self.context.draining:
             headers.append((b"connection", b"close"))
         return headers
+
+    def _respond(self, scope: Scope, error: Exception) -> JSONResponse:
+        """The answer to a request whose handling raised something, which is released."""
+        request_id = scope["state"]["request_id"]
+        match error:
+            case Problem():
+                problem = error
+            case MemoryError():
+                problem = Unavailable("no memory is left", retry_after_s=1)
+            case HTTPException():  # of a folder of files
+                is_method = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
+                problem = MethodNotAllowed.of({"GET"}) if is_method else NotFound("no such file")
+            case _:
+                log.error("request %s failed", request_id, exc_info=error)
+                problem = Problem("The failure was logged under this request's id.")
+        release(error)
+        route = getattr(scope.get("route"), "path", "")
+        if isinstance(problem, _REJECTIONS) and route not in PROBES:
+            self.metrics.record_rejection(problem.slug)
+        members = {**problem.to_dict(), "request_id": request_id}
+        if scope["path"].removeprefix(scope.get("root_path", "")).startswith(PROTOCOL):
+            return JSONResponse({"error": problem.detail}, problem.status, problem.headers)
+        return JSONResponse(members, problem.status, problem.headers, PROBLEM)
 
     def _log_and_count(
         self, method: str, scope: Scope, status: int, seconds: dict[str, float]

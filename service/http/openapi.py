@@ -12,9 +12,9 @@ from typing import Any
 from fastapi import FastAPI
 
 from service.errors import Busy, Problem, RateLimited, ReloadUnderWay, Unavailable
-from service.http.middleware import TIMEOUT_HEADER
-from service.http.negotiation import JSON, PNG
-from service.http.problems import MEDIA_TYPE
+from service.http.answers import JSON, PNG
+from service.http.middleware import PROBLEM
+from service.http.request import TIMEOUT_HEADER
 from service.http.uploads import FILE_FIELD
 
 Json = dict[str, Any]
@@ -86,7 +86,7 @@ def complete(
                 kinds = [problem for problem in known if problem in declared]
                 for status, of_status in groupby(kinds, lambda problem: problem.status):
                     response = _problem_response(list(of_status), examples["problems"])
-                    name = "-or-".join(response["content"][MEDIA_TYPE]["examples"])
+                    name = "-or-".join(response["content"][PROBLEM]["examples"])
                     shared[name] = response
                     reference = {"$ref": f"#/components/responses/{name}"}
                     operation["responses"][str(int(status))] = reference
@@ -139,7 +139,7 @@ def _problem_response(problems: list[type[Problem]], examples: Json) -> Json:
         },
     }
     titles = " or ".join(problem.title for problem in problems)
-    response: Json = {"description": f"{titles}.", "content": {MEDIA_TYPE: content}}
+    response: Json = {"description": f"{titles}.", "content": {PROBLEM: content}}
     if {Busy, RateLimited, ReloadUnderWay, Unavailable} & set(problems):
         response["headers"] = {"Retry-After": _RETRY_AFTER}
     return response

@@ -12,9 +12,9 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount
 
 from service.errors import NotFound
+from service.http.answers import JSON
 from service.http.keys import Permission
 from service.http.middleware import PAGE_POLICY
-from service.http.negotiation import JSON
 
 FOLDER = Path(__file__).parents[1] / "static"
 DOCUMENTATION = Path(__file__).parents[2] / "site"

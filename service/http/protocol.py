@@ -46,8 +46,8 @@ class Http1(HttpToolsProtocol):
     parsed again without the upgrade, then the rest.
 
     A request whose head does not arrive in time is answered with 408; a body that nobody reads any
-    more ends the connection then. One that is read is `service.http.body`'s to time. An answer
-    that its client does not take in the same time ends the connection.
+    more ends the connection then. One that is read is timed by `service.http.request.Body`. An
+    answer that its client does not take in the same time ends the connection.
 
     Bytes that are no valid request are refused once the earlier requests are answered. What the app
     sends is awaited until the client has taken it. `X-Forwarded-For` is dropped unless it holds

@@ -1,49 +1,53 @@
-"""A route: pydantic validates the query, then the handler is called, within the time limit."""
+"""Routes: one is found for each request, checks the query, and calls its handler in time."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, wraps
 from itertools import takewhile
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 import fastapi
-from fastapi import Response
+from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.datastructures import QueryParams
+from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from model.bundle import Manifest
 from model.views import query as views
-from model.views.answers import ModelAnswer
 from service.errors import (
     InvalidParameter,
     MalformedRequest,
+    MethodNotAllowed,
     NotAcceptable,
+    NotFound,
     Problem,
     RateLimited,
     TooLate,
     Unauthorized,
     Unavailable,
 )
-from service.http.keys import Permission
-from service.http.middleware import MODEL_HEADER, NOTES_HEADER
-from service.http.negotiation import JSON, PNG, choose_media_type
+from service.http.answers import (
+    JSON,
+    PNG,
+    DeferredJson,
+    JsonOrPng,
+    PngResponse,
+    SlowJsonOrPng,
+    choose_media_type,
+    render,
+)
+from service.http.keys import Access, Permission
+from service.http.middleware import PROBES
 from service.http.openapi import TIMEOUT_PARAMETER, png_answer
-from service.http.problems import PROBES, invalid
-from service.http.request import Request
-from service.pictures import DRAW_CPU_S
-from service.pool import Crashed
+from service.http.request import Request, invalid
 
 _MAX_PARAMETERS = 100
-Answer = TypeVar("Answer", bound=BaseModel)
-Drawn = TypeVar("Drawn", bound=ModelAnswer)
 Handler = Callable[..., Awaitable[Any]]
 
 
@@ -52,37 +56,6 @@ class Query(views.Query):
 
     of_path: ClassVar[frozenset[str]] = frozenset()
     """Parameters that only the path may have."""
-
-
-class PngResponse(Response):
-    """A PNG. It is the answer of routes that have no JSON."""
-
-    media_type = PNG
-
-
-@dataclass(frozen=True)
-class DeferredJson(Generic[Answer]):
-    """JSON that the route serialises after the handler returns and before the deadline."""
-
-    answer: Answer
-    large: bool = field(default=False, kw_only=True)
-    """Whether serialising takes long: it then runs on the slow thread."""
-
-
-@dataclass(frozen=True)
-class JsonOrPng(DeferredJson[Drawn]):
-    """JSON or a PNG. Only the requested one is made. The notes of a PNG are in a header."""
-
-    manifest: Manifest
-    draw: Callable[[], bytes]
-    """Returns the PNG's bytes; called on a thread."""
-
-
-class SlowJsonOrPng(JsonOrPng[Drawn]):
-    """JSON or a PNG that takes long to draw. It is drawn in a process.
-
-    Its `draw` must pickle: a `partial` of a module's function, without the request.
-    """
 
 
 class Route(APIRoute):
@@ -168,43 +141,32 @@ class Route(APIRoute):
             openapi_extra={**headers, **(openapi or {})},
             **options,
         )
-        self.app = self._run_in_time if needs_models else self._run
-
-    def _begin(self, scope: Scope, receive: Receive, send: Send) -> Request:
-        request = Request(scope, receive, send, max_cost=self._max_cost)
-        request.claim.is_charged = self._limited
-        request.claim.charge()
-        return request
+        self.app = self._run
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route as an ASGI app.
 
         Raises:
-            RateLimited: the client has asked for too many rows.
-        """
-        request = self._begin(scope, receive, send)
-        response = await self._respond(request)
-        await response(scope, receive, send)
-
-    async def _run_in_time(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The route as an ASGI app, with the networks that are loaded.
-
-        Raises:
             InvalidParameter: the request's time limit is none.
-            Closed: nothing is loaded yet.
+            Unavailable: nothing is loaded yet.
             RateLimited: the client has asked for too many rows.
             TooLate: it takes longer than it may.
         """
-        request = self._begin(scope, receive, send)
-        limit_s = request.limit_s
-        request.engine = request.context.engine
-        try:
-            async with asyncio.timeout(None) as request.timeout:
-                if scope["method"] == "GET":  # else `Request.body` starts it
-                    request.start_deadline()
-                response = await self._respond(request)
-        except TimeoutError as error:
-            raise TooLate(f"no answer within {limit_s:g} s") from error
+        request = Request(scope, receive, send, max_cost=self._max_cost)
+        request.claim.is_charged = self._limited
+        request.claim.charge()
+        if not self._needs_models:
+            response = await self._respond(request)
+        else:
+            limit_s = request.limit_s
+            request.engine = request.context.engine
+            try:
+                async with asyncio.timeout(None) as request.timeout:
+                    if scope["method"] == "GET":  # else `Request.body` starts it
+                        request.start_deadline()
+                    response = await self._respond(request)
+            except TimeoutError as error:
+                raise TooLate(f"no answer within {limit_s:g} s") from error
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
@@ -214,16 +176,14 @@ class Route(APIRoute):
         if self._media_types:
             accept = ", ".join(request.headers.getlist("accept"))
             request.media_type = choose_media_type(accept, self._media_types)
+        key = (self.path, *query)
+        if self._is_fixed and (known := request.engine.answers.get(key)):
+            return Response(known, media_type=JSON)
+        answer = await self._handler(request, *query)
+        response = await render(answer, request.media_type, request.context)
         if self._is_fixed:
-            return await self._respond_once(request, *query)
-        return await _render(await self._handler(request, *query), request)
-
-    async def _respond_once(self, request: Request, *query: Query) -> Response:
-        answers, key = request.engine.answers, (self.path, *query)
-        if key not in answers:
-            response = await _render(await self._handler(request, *query), request)
-            answers[key] = bytes(response.body)
-        return Response(answers[key], media_type=JSON)
+            request.engine.answers[key] = bytes(response.body)
+        return response
 
 
 def _read(model: type[Query], request: Request) -> Query:
@@ -273,31 +233,50 @@ def _documented(handler: Handler, description: str, query: type[Query] | None) -
     return endpoint
 
 
-def _to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Response:
-    return Response(answer.model_dump_json(), 200, headers, JSON)
+@dataclass(frozen=True)
+class Router:
+    """An ASGI app: FastAPI's routes, each for those who may call it.
 
+    FastAPI's own router would match each request again.
+    """
 
-async def _render(answer: Any, request: Request) -> Response:
-    """The media type that was asked for. What takes milliseconds is not done on the event loop."""
-    if isinstance(answer, Response):
-        return answer
-    if not isinstance(answer, DeferredJson):
-        return _to_json(answer) if isinstance(answer, BaseModel) else JSONResponse(answer)
-    headers = {"Vary": "Accept"} if isinstance(answer, JsonOrPng) else {}
-    if isinstance(answer, JsonOrPng) and request.media_type == PNG:
-        headers[MODEL_HEADER] = f"{answer.manifest.name}; version={answer.manifest.version}"
-        if answer.answer.notes:
-            headers[NOTES_HEADER] = json.dumps(answer.answer.notes)
-        if not isinstance(answer, SlowJsonOrPng):
-            return PngResponse(await request.context.slow.run(answer.draw), headers=headers)
-        try:
-            _, drawn = await request.context.drawing.run(DRAW_CPU_S, answer.draw)
-        except (Crashed, MemoryError) as error:
-            text = (
-                f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"
-            )
-            raise Unavailable(text, retry_after_s=1) from error
-        return PngResponse(drawn, headers=headers)
-    if answer.large or isinstance(answer, JsonOrPng):
-        return await request.context.slow.run(_to_json, answer.answer, headers)
-    return _to_json(answer.answer, headers)
+    router: APIRouter
+    access: Access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have a request's route handle it.
+
+        Raises:
+            Unauthorized, Forbidden: see `Access.check`.
+            NotFound, MethodNotAllowed: no route has the path, or none the method.
+        """
+        if scope["type"] != "http":
+            await self.router(scope, receive, send)
+            return
+        route, child_scope, allowed = self._find(scope)
+        scope["route"] = route
+        permission: Permission | None = getattr(route, "permission", None) if route else "key"
+        if key := self.access.check(scope, permission):
+            scope["state"]["claim"].caller = key
+        if route is None:
+            raise NotFound("no such route")
+        if allowed:
+            raise MethodNotAllowed.of(allowed)
+        scope.update(child_scope)
+        await route.handle(scope, receive, send)
+
+    def _find(self, scope: Scope) -> tuple[BaseRoute | None, Scope, set[str]]:
+        """The route of a request, what it adds to the scope, and perhaps the methods of its path.
+
+        There is none of other paths. Where no route of the path has the method, it is the first of
+        the path, with the methods of all.
+        """
+        first, allowed = None, set[str]()
+        for route in self.router.routes:
+            match, child_scope = route.matches(scope)
+            if match is Match.FULL:
+                return route, child_scope, set()
+            if match is Match.PARTIAL:
+                first = first or route
+                allowed |= getattr(route, "methods", None) or set()
+        return first, {}, allowed

@@ -17,18 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from service.errors import TooLate, Unavailable
 from service.shared import RoundRobin
 from service.telemetry.metrics import BatchReport
 
 log = logging.getLogger(__name__)
-
-
-class Closed(Exception):
-    """The batcher takes no more rows, or was lost before it answered these."""
-
-
-class DeadlineExceeded(Exception):
-    """The deadline of a call would have passed before its next batch was computed."""
 
 
 class Results(NamedTuple):
@@ -116,7 +109,7 @@ class Batcher:
     callers take turns at a queue.
 
     Rows whose caller has left are skipped. Rows that cannot be computed before their deadline are
-    answered with `DeadlineExceeded`. A batch that fails is retried by halves, so that a bad row
+    answered with `TooLate`. A batch that fails is retried by halves, so that a bad row
     fails alone.
 
     Args:
@@ -166,7 +159,7 @@ class Batcher:
         since = self._running_since
         return 0.0 if since is None else self._clock() - since
 
-    def start(
+    def submit(
         self,
         key: Hashable,
         rows: Sequence[Any],
@@ -174,38 +167,29 @@ class Batcher:
         caller: Hashable = None,
         deadline: float = math.inf,
     ) -> asyncio.Future[Results]:
-        """Queue rows, and return a future of their results on the running event loop.
+        """Queue rows, and return a future of their results, in order, on the running event loop.
 
-        Cancelling the future drops the rows that are not yet in a batch.
+        The future's exception is `TooLate` if the deadline would have passed before, and
+        `Unavailable` if the batcher was lost. Cancelling the future drops the rows that are not
+        yet in a batch.
 
         Args:
             key: of the queue.
-            rows: that are computed, in order.
+            rows: that are computed.
             caller: with whom others take turns.
             deadline: after which nobody waits for the results.
 
         Raises:
-            Closed: `close` was called, or the batcher was lost.
+            Unavailable: `close` was called, or the batcher was lost.
         """
         future = asyncio.get_running_loop().create_future()
         call = _Call(rows, caller, deadline, future, self._clock())
         with self._changed:
             if self._closed:
-                raise Closed("the service is shutting down")
+                raise Unavailable("the service is shutting down", retry_after_s=1)
             self._queues[key].calls.push(caller, call)
             self._changed.notify()
         return future
-
-    async def submit(
-        self, key: Hashable, rows: Sequence[Any], *, caller: Hashable, deadline: float
-    ) -> Results:
-        """Wait for the results of some rows, in order; see `start`.
-
-        Raises:
-            Closed: `close` was called, or the batcher was lost.
-            DeadlineExceeded: the deadline would have passed before.
-        """
-        return await self.start(key, rows, caller=caller, deadline=deadline)
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Take no more rows, finish those that were accepted, and wait for the thread to end.
@@ -264,7 +248,7 @@ class Batcher:
             if call.future.done():  # its caller has left
                 continue
             if call.deadline < ends:
-                expired.append((call, DeadlineExceeded("the deadline would pass in the queue")))
+                expired.append((call, TooLate("the deadline would pass in the queue")))
                 continue
             rows = call.rows[call.taken : call.taken + most_rows - len(batch)]
             call.started = call.started if call.taken else now
@@ -311,7 +295,7 @@ class Batcher:
             log.exception("a batch was not counted")
 
     def _die(self, error: Exception) -> None:
-        """Close the batcher after an error, and answer all waiting calls with `Closed`."""
+        """Close the batcher after an error, and answer all waiting calls with `Unavailable`."""
         with self._changed:
             self._closed, self._running_since = True, None
             left = [call for call, _ in self._batch]
@@ -319,7 +303,7 @@ class Batcher:
                 left += queue.calls
                 queue.calls.clear()
         text = f"inference failed: {error}"
-        _deliver([(call, Closed(text)) for call in dict.fromkeys(left)])
+        _deliver([(call, Unavailable(text, retry_after_s=1)) for call in dict.fromkeys(left)])
         self._on_lost(error)
 
 

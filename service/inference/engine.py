@@ -84,7 +84,7 @@ class Engine:
         waits for all of a large request.
 
         Raises:
-            Closed, DeadlineExceeded: see `Batcher.submit`.
+            Unavailable, TooLate: see `Batcher.submit`.
         """
         results: list[Row | Exception] = []
         price = self.price(model, graph) * claim.image_price
@@ -109,7 +109,7 @@ class Engine:
 class ServedNet:
     """One network of an engine, for the rows of one request: `model.views.net.Net`.
 
-    Methods that compute raise `Closed` and `DeadlineExceeded`: see `Batcher.submit`.
+    Methods that compute raise `Unavailable` and `TooLate`: see `Batcher.submit`.
     """
 
     manifest: Manifest

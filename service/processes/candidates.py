@@ -1,141 +1,97 @@
-"""A candidate bundle is opened first in a process that may die: it has limits and no secrets.
+"""A candidate bundle is opened first in a disposable process, with limits and without secrets.
 
-The process has `MEMORY_BYTES` and `TIMEOUT_S`, none of the service's settings and other
-variables, and no open file of the service. It does what a worker will do with the
-bundle, on the CPU: it reads every file, loads every graph and runs each on a black, a white and a
-noisy image, alone and together. Only a bundle that survives this is opened in a worker.
-
-    python -m service.processes.candidates PARENT MEMORY_BYTES CPU_S FOLDER
+The process does what a worker will do with the bundle, on the CPU: it reads every file, loads every
+graph and runs each on a black, a white and a noisy image, alone and together. Only a bundle that
+survives this is opened in a worker.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import resource
-import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Sequence
+from contextvars import Context
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from service.pool import die_with_parent, limit_memory
+import numpy as np
 
-if TYPE_CHECKING:
-    from model.preprocess import Floats
-    from model.runtime import Runtime
+from model.bundle import Bundle
+from model.preprocess import Floats
+from model.runtime import Runtime
+from model.runtime.cpu import open_session
+from service.errors import Unavailable
+from service.pool import Crashed, Pool
 
-SOUND = "sound"
-"""The answer of a process whose bundle can be served."""
-_MAX_REASON_BYTES = 2_000
-_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TZ")
-"""The environment variables that the process gets: without them, Python may not start."""
 MEMORY_BYTES = 2_000_000_000
 """The address space that opening one bundle may take beyond that of an idle process, on Linux."""
 TIMEOUT_S = 60.0
 """The CPU time that it may take. A busy machine may take `_WALL` times as many seconds."""
 _WALL = 5
+_MAX_REASON_CHARS = 2_000
 _AT_ONCE = 2
 """So many candidates are opened at once."""
 
 
 def refuse_candidates(folders: Sequence[Path]) -> dict[Path, str]:
-    """Open bundles, each in a process of its own. Return the reasons by folder of those that fail.
+    """Open bundles in disposable processes. Return the reasons by folder of those that fail.
+
+    It blocks until all are opened, on a thread without an event loop.
 
     Raises:
         OSError: a process cannot be started.
     """
-    with ThreadPoolExecutor(_AT_ONCE, "candidates") as threads:
-        reasons = threads.map(_refuse, folders)
-        return {folder: reason for folder, reason in zip(folders, reasons, strict=True) if reason}
+    # Nobody is charged for the time: a request that reloads has its own context.
+    return Context().run(asyncio.run, _refuse_all(folders)) if folders else {}
 
 
-def _refuse(folder: Path) -> str:
-    """Open a bundle in a process. Return why it cannot be served; an empty text if it can."""
-    seconds = str(math.ceil(TIMEOUT_S))
-    arguments = [str(os.getpid()), str(MEMORY_BYTES), seconds, str(folder)]
-    process = subprocess.Popen(  # noqa: S603  this module
-        [sys.executable, "-m", __name__, *arguments],
-        env=_without_secrets(os.environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    assert process.stdout
-    overdue = threading.Timer(_WALL * TIMEOUT_S, _kill, [process])
-    overdue.daemon = True
-    overdue.start()
+async def _refuse_all(folders: Sequence[Path]) -> dict[Path, str]:
+    limits = {"processes": _AT_ONCE, "limit": len(folders), "memory_bytes": MEMORY_BYTES}
+    pool, turns = Pool(__name__, **limits), asyncio.Semaphore(_AT_ONCE)
+
+    async def refuse(folder: Path) -> str:
+        async with turns:
+            return await _refuse(pool, folder)
+
     try:
-        answer = process.stdout.read(_MAX_REASON_BYTES).decode(errors="replace")
-        process.wait()
+        await pool.run(TIMEOUT_S, os.getpid)
+        reasons = await asyncio.gather(*map(refuse, folders))
+    except Unavailable as error:
+        raise OSError(str(error)) from error
     finally:
-        is_overdue = not overdue.is_alive()
-        overdue.cancel()
-        _kill(process)
-        process.stdout.close()
-    if process.returncode == 0 and answer == SOUND:
-        return ""
-    if answer and answer != SOUND:
-        return answer
-    return _describe_end(folder, process.returncode, is_overdue=is_overdue)
+        pool.close()
+    return {folder: reason for folder, reason in zip(folders, reasons, strict=True) if reason}
 
 
-def _describe_end(folder: Path, code: int, *, is_overdue: bool) -> str:
-    """Describe how a process ended that gave no reason."""
-    if is_overdue or code == -signal.SIGXCPU:
-        return f"{folder}: loading it takes more than {TIMEOUT_S:g} s of CPU time"
-    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
-    return f"{folder}: loading it ends a process with {how}"
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process, and those that it started."""
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: environment[name] for name in _VARIABLES if name in environment}
-    return {**kept, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-
-
-def main() -> None:
-    """Open the bundle that the command line names, and write `SOUND` or why it cannot be served."""
-    parent, memory_bytes, cpu_s = map(int, sys.argv[1:4])
-    folder = Path(sys.argv[4])
-    die_with_parent()
-    if os.getppid() != parent:  # it has ended already
-        os._exit(1)
-    import model.runtime  # noqa: F401, PLC0415  before the limits, which are on top of it
-
-    _limit(memory_bytes, cpu_s)
+async def _refuse(pool: Pool, folder: Path) -> str:
+    """Open a bundle. Return why it cannot be served; an empty text if it can."""
     try:
-        open_candidate(folder)
-    except BaseException as error:  # noqa: BLE001  whatever it is, the bundle is refused
-        answer = str(error) if str(folder) in str(error) else f"{folder}: {error!r}"
-    else:
-        answer = SOUND
-    sys.stdout.buffer.write(answer.encode(errors="replace")[:_MAX_REASON_BYTES])
-    sys.stdout.flush()
-    os._exit(0 if answer == SOUND else 1)
+        async with asyncio.timeout(_WALL * TIMEOUT_S):
+            reason, _ = await pool.run(TIMEOUT_S, open_candidate, folder)
+    except (Crashed, RuntimeError, TimeoutError, Unavailable):
+        return f"{folder}: loading it takes more than {TIMEOUT_S:g} s of CPU time, or crashes"
+    except MemoryError:
+        return f"{folder}: loading it takes more than {MEMORY_BYTES:,} bytes"
+    return str(reason)[:_MAX_REASON_CHARS].encode(errors="replace").decode()
 
 
-def open_candidate(folder: Path) -> None:
+def open_candidate(folder: Path) -> str:
+    """Open a bundle in this process. Return why it cannot be served; an empty text if it can."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    try:
+        _open(folder)
+    except Exception as error:  # noqa: BLE001  whatever it is, the bundle is refused
+        return str(error) if str(folder) in str(error) else f"{folder}: {error!r}"
+    return ""
+
+
+def _open(folder: Path) -> None:
     """Do what a worker does with a bundle, on the CPU: run every graph, on images of each kind.
 
     Raises:
         BundleError, ValueError: it cannot be served.
     """
-    import numpy as np  # noqa: PLC0415  the process is bound to its parent before
-
-    from model.bundle import Bundle  # noqa: PLC0415
-    from model.runtime import Runtime  # noqa: PLC0415
-
     bundle = Bundle.open(folder)
     manifest = bundle.manifest
     if manifest.neighbours and manifest.neighbours.gallery:
@@ -156,8 +112,6 @@ def _try(runtime: Runtime, images: Floats) -> None:
     Raises:
         ValueError: an array has another shape, or a number that is not finite.
     """
-    import numpy as np  # noqa: PLC0415
-
     manifest, rows = runtime.bundle.manifest, len(images)
     classes, size = manifest.num_classes, manifest.class_dim
     presence, poses = runtime.encode(images)
@@ -179,8 +133,6 @@ def _try(runtime: Runtime, images: Floats) -> None:
 
 def _try_encoder(graph: Path, images: Floats) -> None:
     """Run a graph that encodes, whichever device and precision it is for."""
-    from model.runtime.cpu import open_session  # noqa: PLC0415
-
     for array in open_session(graph, threads=1).run(None, {"images": images}):
         _check(graph.name, array, (len(images), *array.shape[1:]))
 
@@ -190,15 +142,3 @@ def _check(name: str, array: Floats, shape: tuple[int, ...]) -> None:
         raise ValueError(f"the graphs answer with {name} of {array.shape}, not of {shape}")
     if not (abs(array) < math.inf).all():
         raise ValueError(f"the graphs answer with {name} that are not finite")
-
-
-def _limit(memory_bytes: int, cpu_s: int) -> None:
-    """Limit this process; only Linux limits its memory."""
-    limit_memory(memory_bytes)
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-if __name__ == "__main__":
-    main()

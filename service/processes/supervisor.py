@@ -10,13 +10,12 @@ import time
 from functools import cached_property
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import uvicorn
 from uvicorn.supervisors import multiprocess
 
 from service.processes.folder import WorkerRegistry
-from service.processes.options import Options
 
 if TYPE_CHECKING:
     from service.processes.server import Server
@@ -37,6 +36,19 @@ _SOUND_S = 60.0
 """After being ready for this long, earlier failures of a slot do not count."""
 _MARGIN_S = 10.0
 """A worker that has not ended this long after its own limits is killed."""
+
+
+class Options(NamedTuple):
+    """The supervisor's part of `service.settings.Settings`."""
+
+    host: str
+    port: int
+    grpc_port: int
+    workers: int
+    log_format: Literal["text", "json"]
+    heartbeat_timeout_s: float
+    drain_grace_s: float
+    drain_timeout_s: float
 
 
 class Process(multiprocess.Process):

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from model.runtime import DeviceError
 from service.app import create_app, load_engine
-from service.errors import BundleRefused, KeysRefused, NoSpace, Problem, ReloadUnderWay
+from service.errors import BundleRefused, KeysRefused, NoSpace, Problem, ReloadUnderWay, Unavailable
 from service.http.context import Context
 from service.http.keys import Access
-from service.inference.batcher import Batcher, Closed
+from service.inference.batcher import Batcher
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Engine
 from service.processes.folder import ReadyWorker, WorkerRegistry, hold
@@ -186,14 +186,14 @@ class Worker:
             by_signal: SIGHUP asked for it: only the worker that takes the request file reloads.
 
         Raises:
-            Closed: this worker is starting or ending.
+            Unavailable: this worker is starting or ending.
             KeysRefused: nothing has changed.
             BundleRefused, NoSpace, ReloadUnderWay: only the keys have.
         """
         if not (self._context.loaded and self._revision):
-            raise Closed("the service is starting")
+            raise Unavailable("the service is starting", retry_after_s=1)
         if self._context.draining:
-            raise Closed("the service is ending")
+            raise Unavailable("the service is ending", retry_after_s=1)
         if by_signal and not self._registry.take_request():
             return
         await self._replace_keys()

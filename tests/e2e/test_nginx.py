@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.http.problems import MEDIA_TYPE, REQUEST_ID
+from service.http.middleware import PROBLEM, REQUEST_ID
 from service.pictures import SAMPLES
 from tests.e2e.conftest import QUICK
 from tests.processes import SOURCE, Command, free_port, nginx, running
@@ -50,7 +50,7 @@ def test_refusals_of_the_service_pass(proxied: httpx.Client) -> None:
         "/classify", files={"file": bytes(SMALL_LIMIT)}, headers={REQUEST_ID: "large"}
     )
     assert 413 == answer.status_code
-    assert MEDIA_TYPE == answer.headers["Content-Type"]
+    assert PROBLEM == answer.headers["Content-Type"]
     assert "large" == answer.json()["request_id"] == answer.headers[REQUEST_ID]
     assert f"{SMALL_LIMIT:,} bytes" in answer.json()["detail"]
 
@@ -104,7 +104,7 @@ def expect_busy(answer: bytes) -> None:
     """It is a 429 of nginx, in the service's words."""
     assert b"urn:capsnet:problem:busy" in answer
     assert b"Retry-After: 1" in answer
-    assert MEDIA_TYPE.encode() in answer
+    assert PROBLEM.encode() in answer
 
 
 def test_the_service_knows_the_client_s_address(start_service: Start, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_service_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     with nginx(tmp_path, upstream=free_port()) as client:
         answer = client.post("/classify", files={"file": SEVEN})
     assert 503 == answer.status_code
-    assert MEDIA_TYPE == answer.headers["Content-Type"]
+    assert PROBLEM == answer.headers["Content-Type"]
     assert "urn:capsnet:problem:unavailable" == answer.json()["type"]
     assert "1" == answer.headers["Retry-After"]
     assert answer.json()["request_id"] == answer.headers[REQUEST_ID]

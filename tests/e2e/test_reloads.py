@@ -281,7 +281,7 @@ def test_a_removed_key_is_refused_while_a_hostile_bundle_is_opened(
 
     wait_for(look)
     assert "CAPSNET_" not in seen["environment"]
-    assert "socket" not in seen["files"]
+    assert seen["files"].count("socket") <= 1  # to the worker that asked
     keys.write_text(f"{NEW}\n")
     answer = reload(client)
     assert "urn:capsnet:problem:reload-under-way" == answer.json()["type"]

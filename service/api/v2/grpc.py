@@ -36,12 +36,10 @@ from service.errors import (
     Unavailable,
     UnknownModel,
 )
-from service.http.body import ARRIVES_WHOLE
 from service.http.context import Context
 from service.http.keys import KEY_HEADER
-from service.http.middleware import TIMEOUT_HEADER
-from service.http.problems import REQUEST_ID
-from service.http.request import Request
+from service.http.middleware import REQUEST_ID
+from service.http.request import ARRIVES_WHOLE, TIMEOUT_HEADER, Request
 from service.http.route import Route
 
 log = logging.getLogger(__name__)

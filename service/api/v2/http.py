@@ -17,10 +17,9 @@ from service.api.probes import livez, readyz
 from service.api.v2.models import ProtocolModel, Work, choose_outputs, compute, find, read_inputs
 from service.api.v2.tensors import SentTensor, Tensors
 from service.errors import InvalidParameter, MalformedRequest, TooLarge
+from service.http.answers import JSON
 from service.http.middleware import TENSOR_HEADER
-from service.http.negotiation import JSON
-from service.http.problems import invalid
-from service.http.request import Request
+from service.http.request import Request, invalid
 from service.http.route import Query, Route
 
 BINARY = "application/octet-stream"

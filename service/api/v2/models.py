@@ -261,6 +261,6 @@ async def _read_images(request: Request, manifest: Manifest, inputs: Tensors) ->
             return images
         case {"image": list() as files} if len(inputs) == 1:
             spec = ImageSpec(manifest.image_shape, manifest.preprocess)
-            prepared = await request.decode([*files], spec)
+            prepared = await request.context.pictures.decode(files, spec)
             return np.stack([unwrap(item).image for item in prepared])
     raise InvalidParameter("send either images or image", parameter="images")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.http.negotiation import JSON, PNG
+from service.http.answers import JSON, PNG
 from service.pictures import MAX_DRAWINGS
 from service.shared import RoundRobin
 

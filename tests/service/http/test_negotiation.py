@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from service.errors import NotAcceptable
-from service.http.negotiation import JSON, PNG, choose_media_type
+from service.http.answers import JSON, PNG, choose_media_type
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def start(
     deadline: float = math.inf,
 ) -> asyncio.Future[Results]:
     """Queue some rows; a wait of more than PATIENCE_S for their results fails."""
-    call = batcher.start(key, rows, caller=caller, deadline=deadline)
+    call = batcher.submit(key, rows, caller=caller, deadline=deadline)
     call.get_loop().call_later(PATIENCE_S, _give_up, weakref.ref(call))
     return call
 

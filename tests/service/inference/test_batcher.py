@@ -4,11 +4,8 @@ import asyncio
 
 import pytest
 
-from service.inference.batcher import (
-    Batcher,
-    Closed,
-    DeadlineExceeded,
-)
+from service.errors import TooLate, Unavailable
+from service.inference.batcher import Batcher
 from tests.service.inference.gates import PATIENCE_S, Clock, Gate, batching, rows_of, start
 
 pytestmark = pytest.mark.anyio
@@ -87,7 +84,7 @@ async def test_rows_that_would_be_late_make_room_for_others() -> None:
         await first
         await gate.running()
         for call in (calls[0], calls[2]):
-            with pytest.raises(DeadlineExceeded):
+            with pytest.raises(TooLate):
                 await call
         gate.let()
         assert [[6], [10]] == await rows_of(calls[1], calls[3])
@@ -118,7 +115,7 @@ async def test_closing_finishes_what_was_accepted_and_refuses_the_rest() -> None
         await gate.running()
         gate.let(100)
         assert await asyncio.to_thread(batcher.close, PATIENCE_S)
-        with pytest.raises(Closed):
+        with pytest.raises(Unavailable):
             start(batcher, 0)
         assert [[2 * row] for row in range(12)] == await rows_of(*calls)
 
@@ -132,7 +129,7 @@ async def test_a_lost_batcher_answers_everybody_and_is_told() -> None:
         calls += [start(batcher, row) for row in range(6)]
         gate.let()
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        assert {Closed} == {type(outcome) for outcome in outcomes}
-        with pytest.raises(Closed):
+        assert {Unavailable} == {type(outcome) for outcome in outcomes}
+        with pytest.raises(Unavailable):
             start(batcher, 1)
     assert ["the device fell off"] == [str(error) for error in told]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.processes.options import Options
-from service.processes.supervisor import Process, Supervisor
+from service.processes.supervisor import Options, Process, Supervisor
 
 OPTIONS = Options(
     host="127.0.0.1",
