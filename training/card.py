@@ -18,7 +18,7 @@ from markupsafe import Markup
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest, directions
 from model.capsnet import FAMILIES, build
 from training.confidence import coverage_range, scores_of
-from training.data.datasets import DATASETS
+from training.data.datasets import DATASETS, objects_of
 from training.data.pictures import printable
 from training.figures import MAX_WRONG, draw_figures
 from training.provenance import runs_of, unseen_by
@@ -101,7 +101,9 @@ def _confidence(manifest: Manifest) -> dict[str, Any]:
     """How exact the coverage of sets can be, and the scores of each kind of images."""
     confidence = manifest.confidence
     if confidence is None:
-        return {"confidence": [], "coverage_widths": {}}
+        shown = objects_of(manifest.dataset, manifest.metrics.get("test_images", 0))
+        objects = 0 if shown is None else len(np.unique(shown))
+        return {"confidence": [], "coverage_widths": {}, "objects": objects}
     counts = sorted(confidence.counts or (confidence.count,))
     return {
         "confidence": [{"kind": kind, **scores} for kind, scores in scores_of(manifest).items()],
