@@ -17,6 +17,10 @@ SCALE = 0.25
 the code and the scale have about equal parts in the direction."""
 MOST_DEVIATIONS = 6.0
 """Codes are cut off at this many standard deviations of the class."""
+_SHARED = 40
+"""The spread of images within all classes weighs as much as so many images of a class's own."""
+_POOLED = 2000
+"""The most images that measure that spread."""
 _LEAST_PX = 48
 """The longer side of a thumbnail has at least this many pixels, where the image has."""
 
@@ -129,7 +133,8 @@ class ClassCodes(nn.Module):
     alone. The codes start as the principal components of each class's own training images, so that
     a pose says how the image looks as a member of that class, and the length whether it is one.
     Classes with some thirty images need that: routed votes learnt from so few collapse to about two
-    dimensions.
+    dimensions. Components of so few images miss much of new ones, so that they share in the spread
+    of all classes.
 
     Thumbnails are images averaged over squares of `factor` pixels, P numbers in all. Decoding
     enlarges them by linear interpolation.
@@ -186,18 +191,27 @@ class ClassCodes(nn.Module):
     def fit(self, images: Tensor, labels: Tensor) -> None:
         """Set the codes to the principal components of each class.
 
-        A class with fewer images than numbers leaves the other numbers without effect.
+        A class's covariance is mixed with that within all classes, which weighs little where there
+        are many images. Fewer directions than numbers leave the other numbers without effect.
 
         Args:
             images: (N, C, H, W) in [0, 1], training images.
             labels: (N,), int64.
         """
-        for label in range(len(self.components)):
-            pixels = self._thumbnails(images[labels == label]).flatten(1).double()
-            if not len(pixels):
-                continue
-            self.means[label] = mean = pixels.mean(dim=0)
-            axes, deviations = _principal_axes(pixels - mean, self.components.shape[1])
+        pixels = self._thumbnails(images).flatten(1).double()  # (N, P)
+        present = labels.unique().tolist()
+        for label in present:
+            own = labels == label
+            self.means[label] = mean = pixels[own].mean(dim=0)
+            pixels[own] -= mean
+        numbers = self.components.shape[1]
+        pooled = pixels[:: math.ceil(len(pixels) / _POOLED)]
+        axes, deviations = _principal_axes(pooled, len(pooled), 4 * numbers)
+        spread = axes * deviations.unsqueeze(1) * _SHARED**0.5  # as so many images
+        for label in present:
+            own_pixels = pixels[labels == label]
+            rows, count = torch.cat((own_pixels, spread)), len(own_pixels) + _SHARED
+            axes, deviations = _principal_axes(rows, count, numbers)
             self.components[label].zero_()
             self.components[label, : len(axes)] = axes.to(self.components.dtype)
             self.deviations[label].fill_(1)
@@ -213,10 +227,13 @@ def thumbnail_factor(height: int, width: int) -> int:
     return next((f for f in fitting if max(height, width) // f >= _LEAST_PX), 1)
 
 
-def _principal_axes(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _principal_axes(rows: Tensor, images: int, count: int) -> tuple[Tensor, Tensor]:
     """The principal axes (M, P) of centred rows (N, P), and the deviation along each; M <= count.
 
     They come from the smaller of the two matrices of products. Axes without variance are left out.
+
+    Args:
+        images: how many images the rows stand for.
     """
     few = len(rows) < rows.shape[1]
     values, vectors = torch.linalg.eigh(rows @ rows.T if few else rows.T @ rows)
@@ -224,7 +241,7 @@ def _principal_axes(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
     kept = values > 1e-9 * values[0].clamp_min(1e-30)
     values, vectors = values[kept], vectors[:, kept]
     axes = (rows.T @ vectors / values.sqrt() if few else vectors).T
-    return axes, (values / len(rows)).sqrt()
+    return axes, (values / images).sqrt()
 
 
 def fit_codes(network: nn.Module, images: Tensor, labels: Tensor) -> None:

@@ -92,6 +92,20 @@ def spread(count: int) -> tuple[Tensor, Tensor]:
     return images.reshape(-1, 2, 12, 8), torch.arange(3).repeat_interleave(count)
 
 
+def test_classes_of_few_images_share_in_the_spread_of_all() -> None:
+    """New images of classes that vary alike are drawn better than by four images each."""
+    generator = torch.Generator().manual_seed(5)
+    axes = torch.randn(4, 2 * 12 * 8, generator=generator) / 100
+    numbers = torch.randn(2, 12, 4, generator=generator)
+    few, new = (0.5 + numbers @ axes).reshape(2, 12, 2, 12, 8)
+    labels, network = torch.arange(3).repeat_interleave(4), build(HOMOGENEOUS).eval()
+    fit_codes(network, few, labels)
+    with torch.inference_mode():
+        poses = network(new).poses[torch.arange(12), labels]
+        drawn = network.decode(poses, labels)
+    assert (drawn - new).square().mean() < 0.05 * (new - 0.5).square().mean()
+
+
 @pytest.mark.parametrize("count", [30, 400], ids=["fewer than pixels", "more than pixels"])
 def test_a_pose_draws_the_image_as_its_class_has_it(count: int) -> None:
     """Images that differ by as many directions as the code has numbers come back whole."""
