@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 
-from model.bundle.atomic_file import replacing
+from model.bundle.disk import replacing
 from research.rows import Row
 from training.answers import is_wrong, measure_presence
 from training.data.datasets import DATASETS, Examples, load, split_last

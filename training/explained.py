@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from model.bundle import Bundle
-from model.bundle.explained import Explained
+from model.bundle.health import Explained
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training.answers import decode, encode

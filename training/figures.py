@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from model.bundle import Bundle, Manifest
-from model.bundle.atomic_file import replacing
+from model.bundle.disk import replacing
 from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, font
 from model.health_figure import fill_health
 from model.preprocess import Floats, scale

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Protocol, Self
 from filelock import FileLock
 
 from model.bundle import MANIFEST, Bundle, BundleError, Manifest, digest, write_manifest
-from model.bundle.atomic_file import replacing
+from model.bundle.disk import replacing
 
 TEST_READS = "test-reads.jsonl"
 """The file in the folder of bundles with a line for each read, also of bundles that are gone."""

@@ -12,7 +12,7 @@ import typer
 from numpy.typing import NDArray
 
 from model import open_bundle
-from model.bundle.atomic_file import replacing
+from model.bundle.disk import replacing
 from model.canvas import enlarge, png, showing
 from model.preprocess import Floats, scale
 from model.runtime import Runtime

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from model import find
 from model.bundle import MANIFEST, Bundle, BundleError
-from model.bundle.atomic_file import replacing
+from model.bundle.disk import replacing
 from model.capsnet import Network, build
 from model.capsnet.decoder import fit_codes
 from model.capsnet.families import read_weights

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from model.bundle.atomic_file import replacing
+from model.bundle.disk import replacing
 from model.canvas import enlarge, png, showing
 from model.capsnet import Network, family_of
 from model.preprocess import scale

@@ -1,6 +1,6 @@
 """The base of a manifest and of its entries: pydantic dataclasses that do not change.
 
-An entry of a manifest is a class like `model.bundle.explained.Explained` and one line in
+An entry of a manifest is a class like `model.bundle.health.Explained` and one line in
 `model.bundle.manifest.Manifest`. Reading checks every kind and range that its annotations state.
 """
 
@@ -32,15 +32,20 @@ class Entry:
             ValueError: a key is unknown or missing, or a value is of the wrong kind or out of
                 range. The message names the first fault.
         """
-        try:
-            return TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
-        except ValidationError as error:
-            raise ValueError(describe_fault(error)) from error
+        return read_strictly(cls, values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""
         values: dict[str, Any] = TypeAdapter(type(self)).dump_python(self, mode="json")
         return values
+
+
+def read_strictly(kind: Any, values: Any) -> Any:
+    """Read values from JSON as some type, or raise a ValueError that names the first fault."""
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        raise ValueError(describe_fault(error)) from error
 
 
 def describe_fault(error: ValidationError) -> str:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from model.bundle.atomic_file import replacing
-from model.bundle.bounded import open_file, read_json
+from model.bundle.disk import open_file, read_json, replacing
 from model.bundle.manifest import GraphRole, Manifest
 from model.bundle.neighbours import PoseGallery
 from model.bundle.novelty import PoseGaussians

@@ -1,6 +1,7 @@
-"""The health of a network's capsules, as their critics measure it.
+"""The health of a network's capsules, as their critics measure it, and what its poses explain.
 
-`training.analysis.health` measures it; the definitions are in docs/explanation/health.md.
+`training.analysis.health` and `training.explained` measure them; the definitions are in
+docs/explanation/health.md.
 """
 
 from __future__ import annotations
@@ -12,6 +13,12 @@ from pydantic.dataclasses import dataclass
 
 from model.bundle.entry import ENTRY, Count, Entry, Percent, Share
 
+MARGIN = 0.02
+"""Shares that differ by less are as good as equal: other images change a share by about as much."""
+HALF = 0.5
+"""Poses that explain less draw pictures that say little."""
+Explains = Annotated[float, Field(ge=-1e6, le=1)]
+"""A share is negative where the mean image is closer to the images than their reconstructions."""
 MAX_LAYERS, MAX_ITERATIONS = 100, 100
 Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=MAX_ITERATIONS)]
 
@@ -77,3 +84,49 @@ class Health(Entry):
         if self.effective_dims > self.class_dim + 1e-3:
             raise ValueError("a pose has more effective dimensions than numbers")
         return self
+
+
+@dataclass(frozen=True, config=ENTRY)
+class Explained(Entry):
+    """Shares of the variance of images that reconstructions explain, next to PCA of the same class.
+
+    The share is 1 - sum |x - y|^2 / sum |x - m|^2 over all pixels of all images. Here y is the
+    reconstruction of image x, and m is the mean training image.
+    """
+
+    images: str
+    """The images that are explained, in words."""
+    count: Count
+    """The number of those images; for pairs, of their objects."""
+    pose: Explains
+    """By the decoded pose of the most present class; for pairs, of the labels."""
+    class_mean: Explains
+    """By the mean training image of that class."""
+    pca: dict[str, Explains]
+    """By so many principal components of the training images of that class."""
+    class_dim: Count
+    """The numbers of a pose, D."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if str(self.class_dim) not in self.pca:
+            raise ValueError(f"pca has no share of {self.class_dim} numbers, as a pose has")
+        return self
+
+    @property
+    def pca_same(self) -> float:
+        """The share that PCA explains with as many numbers as a pose has."""
+        return self.pca[str(self.class_dim)]
+
+    @property
+    def is_low(self) -> bool:
+        """Whether poses explain less than PCA of the same class does, by more than `MARGIN`.
+
+        PCA is the best linear code. A pose that explains less wastes numbers that it has.
+        """
+        return self.pose < self.pca_same - MARGIN
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether poses explain less than half, so that views of drawn poses say little."""
+        return self.pose < HALF

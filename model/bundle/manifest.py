@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from model.bundle.confidence import Confidence
 from model.bundle.directions import Direction
 from model.bundle.entry import ENTRY, Count, Entry, describe_fault
-from model.bundle.explained import Explained
-from model.bundle.health import Health
+from model.bundle.health import Explained, Health
 from model.bundle.neighbours import NeighbourImages
 from model.bundle.novelty import NoveltyRule
 
@@ -40,7 +46,6 @@ ANY_SIZE: GraphRole = "encoder.any-size"
 HALF: GraphRole = "encoder.fp16"
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """The form of a bundle's name."""
-_REMOVED = ("pose_dimensions", "eight_bits", "encoder.int8")
 _GRAPHS: dict[Offer, GraphRole] = {"decode": "decoder", "trace": "routing"}
 _HAS = {"decode": "poses", "trace": "routed layers", "neighbours": "training images"}
 
@@ -94,7 +99,7 @@ class Layer:
 class Manifest(Entry):
     """The content of a bundle and its origin."""
 
-    name: str
+    name: Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
     """The bundle's name: lower-case words joined by hyphens.
 
     It is the service's `model` parameter.
@@ -102,12 +107,12 @@ class Manifest(Entry):
     family: str
     """The family's name: see `model.capsnet.families`."""
     dataset: str
-    class_names: tuple[str, ...]
+    class_names: Annotated[tuple[str, ...], Field(min_length=1)]
     """The names of the K classes, by label."""
     channels: int
     """The number of an image's channels: 1 for grey, 3 for colour, others for arrays."""
-    height: int
-    width: int
+    height: Count
+    width: Count
     class_dim: int
     """The size of a pose, D; 0 where the network has none."""
     preprocess: PreprocessRule
@@ -166,8 +171,6 @@ class Manifest(Entry):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not NAME.fullmatch(self.name):
-            raise ValueError(f"{self.name!r} is not a bundle name")
         self._check_sizes()
         required = {"encoder", *(_GRAPHS[offer] for offer in self.offers if offer in _GRAPHS)}
         if missing := required - self.graphs.keys():
@@ -187,12 +190,10 @@ class Manifest(Entry):
         most = MAX_CHANNELS if self.preprocess == "crop" else 1
         if not 1 <= self.channels <= most:
             raise ValueError(f"images have 1 channel, or up to {MAX_CHANNELS} where cropped")
-        if self.shown_channels and len(self.shown_channels) != SHOWN:
+        if len(self.shown_channels) not in (0, SHOWN):
             raise ValueError(f"figures show {SHOWN} channels, not {len(self.shown_channels)}")
         if not all(0 <= channel < self.channels for channel in self.shown_channels):
             raise ValueError(f"shown_channels are 0 to {self.channels - 1}")
-        if min(len(self.class_names), self.height, self.width) < 1:
-            raise ValueError("sizes must be positive")
         if self.preprocess in ("digit", "pair") and self.height != self.width:
             raise ValueError("strokes are looked for in square images alone")
         if self.confidence and len(self.confidence.thresholds) not in (1, self.num_classes):
@@ -229,15 +230,4 @@ class Manifest(Entry):
         """
         if (version := values.get("schema_version")) != SCHEMA_VERSION:
             raise ValueError(f"schema version {version}, expected {SCHEMA_VERSION}")
-        values = _without_removed(values)
-        if unknown := values.keys() - {entry.name for entry in fields(cls)}:
-            raise ValueError(f"unknown entries: {', '.join(sorted(unknown))}")
         return super().from_dict(values)
-
-
-def _without_removed(values: dict[str, Any]) -> dict[str, Any]:
-    """Leave out dimensions and the encoder in 8 bits, which nothing reads any more."""
-    kept = {name: value for name, value in values.items() if name not in _REMOVED}
-    if isinstance(graphs := kept.get("graphs"), dict):
-        kept["graphs"] = {role: name for role, name in graphs.items() if role not in _REMOVED}
-    return kept

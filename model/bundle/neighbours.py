@@ -17,7 +17,7 @@ from PIL import Image
 from pydantic import Field, InstanceOf
 from pydantic.dataclasses import dataclass
 
-from model.bundle.bounded import read_arrays
+from model.bundle.disk import read_arrays
 from model.bundle.entry import ENTRY, Entry
 
 Bytes = NDArray[np.uint8]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, InstanceOf, model_validator
 from pydantic.dataclasses import dataclass
 
-from model.bundle.bounded import read_arrays
+from model.bundle.disk import read_arrays
 from model.bundle.entry import ENTRY, Entry, Rising, Share, check_rising
 
 Floats = NDArray[np.float32]

@@ -5,11 +5,15 @@ A bundle may have such a folder, `samples`; its manifest says nothing of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from model.bundle.bounded import read_json, read_png
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from model.bundle.disk import read_json, read_png
+from model.bundle.entry import ENTRY, read_strictly
 
 SAMPLES = "samples"
 INDEX = "samples.json"
@@ -18,11 +22,11 @@ MAX_SAMPLE_BYTES = 1_000_000
 """The index, and each picture, may have this many bytes."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ENTRY)
 class Sample:
     """A sample image of a bundle."""
 
-    file: str
+    file: Annotated[str, Field(pattern=r"^[^/\\]+$")]
     """The file's name in the folder, `00-cat.png`."""
     label: int | None
     """The label of the class; None where the image shows none of the classes, or several."""
@@ -31,7 +35,7 @@ class Sample:
     licence: str
     source: str
     """The image's author, or the data set that it is from."""
-    png: bytes = field(repr=False)
+    png: Annotated[bytes, Field(exclude=True)] = field(default=b"", repr=False)
 
 
 def read_samples(folder: Path, num_classes: int) -> tuple[Sample, ...]:
@@ -48,18 +52,10 @@ def read_samples(folder: Path, num_classes: int) -> tuple[Sample, ...]:
         return ()
     except (OSError, ValueError) as error:
         raise ValueError(f"{INDEX} cannot be read: {error}") from error
-    if not isinstance(values, list) or len(values) > MAX_SAMPLES:
-        raise ValueError(f"{INDEX} is no list of at most {MAX_SAMPLES} samples")
-    return tuple(_read_sample(folder, entry, num_classes) for entry in values)
-
-
-def _read_sample(folder: Path, values: Any, num_classes: int) -> Sample:
-    texts = ("file", "class_name", "licence", "source")
-    if not isinstance(values, dict) or values.keys() != {*texts, "label"}:
-        raise ValueError(f"{INDEX}: a sample has {', '.join(sorted({*texts, 'label'}))}")
-    file, label = values["file"], values["label"]
-    if not all(isinstance(values[key], str) for key in texts) or Path(file).name != file:
-        raise ValueError(f"{INDEX}: {file!r} is no file of the folder, or has no words")
-    if label is not None and (type(label) is not int or not 0 <= label < num_classes):
-        raise ValueError(f"{INDEX}: {file}: {label!r} is no label of the network")
-    return Sample(**values, png=read_png(folder / file, MAX_SAMPLE_BYTES))
+    samples = read_strictly(Annotated[tuple[Sample, ...], Field(max_length=MAX_SAMPLES)], values)
+    for sample in samples:
+        if sample.label is not None and not 0 <= sample.label < num_classes:
+            raise ValueError(f"{sample.file}: {sample.label} is no label of the network")
+    return tuple(
+        replace(sample, png=read_png(folder / sample.file, MAX_SAMPLE_BYTES)) for sample in samples
+    )

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from model.bundle.bounded import open_file
+from model.bundle.disk import open_file
 from model.bundle.samples import SAMPLES
 from service.inference.bundles import ReloadRefused, find_bundles
 from service.processes.candidates import refuse_candidates

@@ -17,7 +17,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import model
-from model.bundle.explained import Explained
+from model.bundle.health import Explained
 from model.errors import NotOffered
 from training.__main__ import app
 from training.graphs import ExportError, to_onnx

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from model.bundle.explained import MARGIN, Explained
+from model.bundle.health import MARGIN, Explained
 from model.bundle.neighbours import NeighbourImages
 from model.preprocess import Prepared
 from model.views import find_view

@@ -22,7 +22,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from rich.progress import track
 
-from model.bundle.atomic_file import replacing
+from model.bundle.disk import replacing
 from training.data.source import Columns, DatasetError, DataSplit
 
 Vectors = NDArray[np.float32]

@@ -99,7 +99,7 @@ def test_entries_that_do_not_go_together_are_refused(
 
 def test_an_unknown_entry_is_refused(manifest: Manifest) -> None:
     """A manifest of a later schema, or with a typo, is not half understood."""
-    with pytest.raises(ValueError, match="unknown entries: colour, sise"):
+    with pytest.raises(ValueError, match="Unexpected keyword argument"):
         Manifest.from_dict({**manifest.to_dict(), "sise": 28, "colour": True})
 
 
@@ -107,9 +107,9 @@ def test_an_unknown_entry_is_refused(manifest: Manifest) -> None:
     ("entry", "value", "message"),
     [
         ("schema_version", 1, "schema version 1, expected 2"),
-        ("name", "MNIST", "'MNIST' is not a bundle name"),
-        ("name", "../mnist", "is not a bundle name"),
-        ("name", "", "is not a bundle name"),
+        ("name", "MNIST", "name: String should match"),
+        ("name", "../mnist", "name: String should match"),
+        ("name", "", "name: String should match"),
         ("name", 7, "name: Input should be a valid string"),
         ("preprocess", "letter", "preprocess: Input should be 'digit', 'pair', 'stretch' or"),
         ("presence", "norm", "presence: Input should be 'length', 'activation' or"),
@@ -119,12 +119,12 @@ def test_an_unknown_entry_is_refused(manifest: Manifest) -> None:
         ("graphs", {"encoder": "encoder.onnx"}, "there is no decoder, routing graph"),
         ("graphs", ["encoder.onnx"], "graphs: Input should be an object"),
         ("layers", [], "routed layers"),
-        ("class_names", [], "sizes must be positive"),
+        ("class_names", [], "class_names: "),
         ("class_names", 10, "class_names: Input should be a valid array"),
         ("channels", 2, "1 channel, or up to 16 where cropped"),
         ("channels", 3, "1 channel, or up to 16 where cropped"),
-        ("height", 0, "sizes must be positive"),
-        ("width", -1, "sizes must be positive"),
+        ("height", 0, "height: Input should be greater"),
+        ("width", -1, "width: Input should be greater"),
         ("width", "28", "width: Input should be a valid integer"),
         ("width", 56, "square"),
         ("class_dim", 0, "have poses"),

@@ -1,4 +1,7 @@
-"""Read files of a bundle within bounds: sizes are checked before anything is parsed or inflated."""
+"""Files on disk: read within bounds, written in one step.
+
+Sizes are checked before anything is parsed or inflated.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import ZipFile
@@ -108,3 +112,18 @@ def _check_nesting(values: Any, left: int = MAX_NESTING) -> None:
             raise RecursionError
         for child in values.values() if isinstance(values, dict) else values:
             _check_nesting(child, left - 1)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file to write, which takes the place of `path` at the end.
+
+    A kill or an exception before leaves what was there. Only one process may write `path` at a
+    time.
+    """
+    temporary = path.with_name(f"{path.name}.tmp")
+    with temporary.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model.bundle.bounded import MAX_NESTING, read_arrays, read_bytes, read_json
+from model.bundle.disk import MAX_NESTING, read_arrays, read_bytes, read_json, replacing
 
 
 def test_a_file_is_bounded_before_it_is_parsed(tmp_path: Path) -> None:
@@ -52,10 +52,10 @@ def test_arrays_are_bounded_before_they_are_inflated(
 ) -> None:
     """A kilobyte may become gigabytes; what an archive announces counts."""
     (tmp_path / "a.npz").write_bytes(packed(a=np.zeros(1_000_000, np.uint8)))
-    monkeypatch.setattr("model.bundle.bounded.MAX_ARRAYS_BYTES", 1_000_000)
+    monkeypatch.setattr("model.bundle.disk.MAX_ARRAYS_BYTES", 1_000_000)
     with pytest.raises(ValueError, match="more than 1,000,000 bytes"):
         read_arrays(tmp_path / "a.npz", ["a"])
-    monkeypatch.setattr("model.bundle.bounded.MAX_ARRAYS_BYTES", 1_001_000)
+    monkeypatch.setattr("model.bundle.disk.MAX_ARRAYS_BYTES", 1_001_000)
     (array,) = read_arrays(tmp_path / "a.npz", ["a"])
     assert 1_000_000 == array.size
 
@@ -88,3 +88,12 @@ def test_files_that_are_no_arrays_are_refused_in_words(content: bytes, tmp_path:
     (tmp_path / "a.npz").write_bytes(content)
     with pytest.raises(ValueError, match=r"it is no \.npz file of a"):
         read_arrays(tmp_path / "a.npz", ["a"])
+
+
+def test_what_goes_wrong_leaves_the_old_file(tmp_path: Path) -> None:
+    """Half a file never takes its place."""
+    path = tmp_path / "state"
+    path.write_bytes(b"old")
+    with pytest.raises(TypeError), replacing(path) as file:
+        file.write("not bytes")  # type: ignore[arg-type]
+    assert b"old" == path.read_bytes()
