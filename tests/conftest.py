@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +21,7 @@ from model.bundle import Bundle, write_manifest
 from model.runtime import Runtime
 from service.pictures import SAMPLES
 from service.settings import Settings
-from tests.processes import SOURCE, running
+from tests.processes import SOURCE, open_client, running
 from tests.serving import serve
 
 ROOT = Path(__file__).parent.parent
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
     from model.capsnet import Network
-    from tests.store import Store
+    from tests.exports import Store
     from training.data.datasets import Examples
 
 
@@ -74,12 +76,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs", reason="mkdocs builds the site")
     from filelock import FileLock  # noqa: PLC0415  not of the extra `cpu`
 
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "site"
+    folder = _shared_folder(tmp_path_factory) / "site"
     with FileLock(folder.with_suffix(".lock")):
         if not folder.exists():
             _build_site(folder.with_suffix(".new")).rename(folder)
     return folder
+
+
+def _shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all test processes that run side by side."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 def _build_site(folder: Path) -> Path:
@@ -108,8 +115,7 @@ def store(pytestconfig: pytest.Config) -> Store | Shipped:
     """Where bundles of tests come from: exported by torch where it is installed."""
     if find_spec("torch") is None:
         return Shipped()
-    from tests.exports import EXPORTS  # noqa: PLC0415  torch
-    from tests.store import Store  # noqa: PLC0415  of the extra `training`
+    from tests.exports import EXPORTS, Store  # noqa: PLC0415  torch
 
     return Store(pytestconfig.cache.mkdir("bundles"), EXPORTS)
 
@@ -132,8 +138,7 @@ def bundle_path(store: Store | Shipped, tmp_path_factory: pytest.TempPathFactory
 
     Tests that change it work on a copy.
     """
-    from tests.health import add_health  # noqa: PLC0415
-    from tests.neighbours import add_noise  # noqa: PLC0415
+    from tests.extras import add_health, add_noise  # noqa: PLC0415  of the extra `training`
 
     target = tmp_path_factory.mktemp("bundles") / "mnist"
     store.copy("mnist", target)
@@ -172,7 +177,7 @@ def colour_bundle_path(bundle_path: Path, store: Store | Shipped) -> Path:
 def sized_bundles(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `large`, for pictures of 224x224 pixels, `bands`, for arrays, and `blocks`."""
     pytest.importorskip("torch", reason="torch exports the bundles of tests")
-    from tests.neighbours import add_noise  # noqa: PLC0415
+    from tests.extras import add_noise  # noqa: PLC0415  of the extra `training`
 
     folder = tmp_path_factory.mktemp("sized")
     for name in ("blocks", "large", "bands"):
@@ -224,9 +229,28 @@ def client(settings: Settings) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="session")
-def shipped() -> Iterator[httpx.Client]:
-    """The service as `make serve` starts it, with all bundles that ship, for whatever reads."""
-    with running(lambda _: SOURCE, {}) as (_, client):
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """The service as `make serve` starts it, with all bundles that ship, for whatever reads.
+
+    One test process starts it for all that run side by side, and ends it after the last of them.
+    """
+    folder = _shared_folder(tmp_path_factory)
+    starting, users = ((folder / name).open("w") for name in ("shipped.lock", "shipped.users"))
+    port = folder / "shipped"
+    with ExitStack() as stack:
+        stack.enter_context(starting)
+        stack.enter_context(users)
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        if port.exists():
+            fcntl.flock(users, fcntl.LOCK_SH)
+            client = stack.enter_context(open_client(int(port.read_text())))
+        else:
+            _, client = stack.enter_context(running(lambda _: SOURCE, {}))
+            port.write_text(str(client.base_url.port))
+            stack.callback(port.unlink)
+            stack.callback(fcntl.flock, users, fcntl.LOCK_EX)  # waits for the others
+            stack.callback(fcntl.flock, starting, fcntl.LOCK_EX)
+        fcntl.flock(starting, fcntl.LOCK_UN)
         yield client
 
 

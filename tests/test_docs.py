@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import SecretStr
 
 import model
-from model.bundle import MANIFEST, Manifest
+from model.bundle import MANIFEST, Bundle, Manifest
+from model.bundle.directions import Direction
 from service.app import create_app
 from service.errors import Problem
 from service.pictures import SAMPLES
@@ -160,3 +163,42 @@ def test_the_reference_is_that_of_the_code(name: str) -> None:
     """`make generate` would change nothing."""
     page = read(f"docs/reference/{name}")
     assert page == write_page(page, GENERATED[name]())
+
+
+DIRECTIONS = ROOT / "docs" / "explanation" / "directions.md"
+MEASURED = ("mnist-attention", "cifar10")
+
+
+def measured_rows(name: str) -> Iterator[str]:
+    """The rows of a bundle: its measured directions, with the means over the classes they suit."""
+    manifest = Bundle.open(ROOT / "model" / "bundles" / name).manifest
+    shown = f"`{name}`"
+    for measure in dict.fromkeys(one.name for one in manifest.directions if one.share is None):
+        suited = [one for one in manifest.directions if one.name == measure and one.offered]
+        if suited:
+            yield f"| {shown} | {measure} | {describe(suited, len(manifest.class_names))} |"
+            shown = ""
+
+
+def describe(suited: list[Direction], classes: int) -> str:
+    """The other columns of a row."""
+
+    def mean(values: list[float]) -> float:
+        return float(np.mean(values))
+
+    got = mean([one.quality.got for one in suited])
+    spread = mean([one.quality.spread for one in suited])
+    other = max(one.quality.largest_other for one in suited)
+    r2 = mean([one.reading.r2 for one in suited])
+    error = mean([one.reading.mean_error for one in suited])
+    return (
+        f"{len(suited)} of {classes} | {got:.2f} ± {spread:.2f} | {other:.2f} | {r2:.2f} | "
+        f"{error:.2g} {suited[0].unit}".rstrip()
+    )
+
+
+def test_the_table_is_that_of_the_bundles() -> None:
+    """Every direction that ships, in the order of the bundles."""
+    expected = [row for name in MEASURED for row in measured_rows(name)]
+    table = [line for line in DIRECTIONS.read_text().splitlines() if " ± " in line]
+    assert expected == table

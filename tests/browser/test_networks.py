@@ -14,7 +14,7 @@ import pytest
 from model import SHIPPED
 from model.bundle import Bundle, write_manifest
 from tests.browser.playground import Playground, open_playground
-from tests.health import CONFIDENCE
+from tests.extras import CONFIDENCE
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:

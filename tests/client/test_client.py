@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from capsnet import (
     Problem,
 )
 from service.pictures import SAMPLES
-from tests.answers import differences
 from tests.client.conftest import MAX_PICTURES
 from tests.processes import SOURCE, running
 
@@ -205,3 +204,15 @@ def test_an_address_may_have_a_path(url: str) -> None:
     """As behind a proxy; /v1 is the service's own."""
     with CapsNet(f"{url}/v1") as client:
         assert 4 == client.classify(FOUR).label
+
+
+def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
+    """Where two answers differ by more than rounding."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        for key, value in one.items():
+            yield from differences(value, other[key], f"{path}.{key}")
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for place, (first, second) in enumerate(zip(one, other, strict=True)):
+            yield from differences(first, second, f"{path}[{place}]")
+    elif one != (pytest.approx(other, abs=1e-4) if isinstance(other, int | float) else other):
+        yield f"{path}: {one} and {other}"

@@ -13,7 +13,7 @@ import typer
 
 from tests.attack.__main__ import ALL, attack_all
 from tests.fire import faults, fuzz, load
-from tests.fire.table import Table, write
+from tests.fire.load import Table, write
 
 app = typer.Typer(pretty_exceptions_enable=False)
 

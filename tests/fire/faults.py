@@ -23,7 +23,7 @@ from service.settings import Settings
 from tests.attack.service import ADMIN_KEY, Service, started
 from tests.e2e.workers import MODEL, change, no_descriptors, ready_workers, wait_for, workers
 from tests.fire.callers import LOST, RIGHT, UNCONNECTED, WRONG, Callers
-from tests.fire.table import Table
+from tests.fire.load import Table
 from tests.processes import PATIENCE_S, PLAIN, SOURCE, descendants, patch_workers
 
 CALM = 100

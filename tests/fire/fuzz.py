@@ -32,7 +32,7 @@ from service.pictures import SAMPLES
 from tests.attack.runner import HONEST, MAX_MEMORY
 from tests.attack.service import Service, started, warm_up
 from tests.fire.generator import finish, quiet_client
-from tests.fire.table import Table
+from tests.fire.load import Table
 
 Body = tuple[str, dict[str, str], bytes]
 """Path, headers and content."""

@@ -6,9 +6,12 @@ import asyncio
 import base64
 import io
 import json
+import re
 import subprocess
 import time
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 from PIL import Image
 
@@ -16,12 +19,46 @@ from service.pictures import SAMPLES
 from tests.attack.runner import HONEST, MAX_MEMORY
 from tests.attack.service import Service, started, warm_up
 from tests.fire.generator import Asked, Load, Seen, finish, pictures, quiet_client, start
-from tests.fire.table import Table
 
 FACTORS = (0.5, 1, 2, 5, 10)
 """Of the rate that saturates the service."""
 MIN_GOODPUT = 0.8
 """Of what the saturated service answers, under any overload."""
+
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+_FIGURES = re.compile(r"(<!-- (?P<part>.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+@dataclass
+class Table:
+    """Figures, and which promises they break."""
+
+    part: str
+    columns: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    """Promises that were broken."""
+
+    def add(self, *cells: object, faults: list[str] | None = None) -> None:
+        """A further row; the first cell names it."""
+        self.rows.append([str(cell) for cell in cells])
+        self.faults += [f"{cells[0]}: {fault}" for fault in faults or []]
+
+    def markdown(self) -> str:
+        """The table as the page has it."""
+        lines = [self.columns, ["---"] * len(self.columns), *self.rows]
+        return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def write(tables: list[Table], page: Path = PAGE) -> None:
+    """Put each table where the page names its part; the others stay."""
+    known = {table.part: table for table in tables}
+
+    def replace(found: re.Match[str]) -> str:
+        table = known.get(found["part"])
+        return f"{found[1]}\n{table.markdown()}\n\n{found[3]}" if table else found[0]
+
+    page.write_text(_FIGURES.sub(replace, page.read_text()))
 
 
 def faults_of(seen: Seen) -> list[str]:

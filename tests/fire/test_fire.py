@@ -15,7 +15,7 @@ from service.pictures import SAMPLES
 from tests.attack.service import ROOT, Service, started
 from tests.fire import fuzz, load
 from tests.fire.faults import FAULTS, Fault, Site, place, run
-from tests.fire.table import PAGE, Table, write
+from tests.fire.load import PAGE, Table, write
 
 FEW = {"CAPSNET_MODELS": '["mnist-compact"]', "CAPSNET_DEFAULT_MODEL": "mnist-compact"}
 SHORT = sorted((one for one in FAULTS if one.short), key=lambda one: (one.ends, str(one.settings)))

@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 
 from model.measures import measure, measure_drawings, measures_of
 from model.preprocess import Floats
-from tests.directions import make_direction
+from tests.extras import make_direction
 from tests.views.numpy_net import MANIFEST
 
 DIGITS = replace(MANIFEST, height=40, width=40)

@@ -12,8 +12,7 @@ from PIL import Image
 
 from model.bundle import CARD, MANIFEST, Bundle
 from service.settings import Settings
-from tests.directions import make_direction
-from tests.health import HEALTH
+from tests.extras import HEALTH, make_direction
 from tests.training.published import RUN, say_training
 from training.answers import WrongAnswers
 from training.card import write_card

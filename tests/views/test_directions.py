@@ -16,7 +16,7 @@ from model.views import find_view
 from model.views.describe import ReadValue, tell
 from model.views.net import run
 from model.views.sweep import SHARES
-from tests.directions import make_direction
+from tests.extras import make_direction
 from tests.views.numpy_net import MANIFEST, NumpyNet
 from tests.views.test_views import TOP, ask, prepared
 

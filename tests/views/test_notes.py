@@ -16,7 +16,7 @@ from model.bundle.neighbours import NeighbourImages
 from model.preprocess import Prepared
 from model.views import find_view
 from model.views.net import run
-from tests.health import CONFIDENCE
+from tests.extras import CONFIDENCE
 from tests.views.numpy_net import MANIFEST, NumpyNet
 
 IMAGE = np.zeros((1, 4, 4), np.float32)

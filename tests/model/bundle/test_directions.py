@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.directions import make_direction
+from tests.extras import make_direction
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 import model
 from model.bundle import Bundle, Manifest
-from tests.directions import make_direction
+from tests.extras import make_direction
 
 
 @pytest.fixture

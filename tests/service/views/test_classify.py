@@ -21,7 +21,7 @@ from model.views.novelty import measure_features, rank
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
-from tests.health import CONFIDENCE, HEALTH
+from tests.extras import CONFIDENCE, HEALTH
 from tests.service.views.answers import answer_of
 
 classify = partial(answer_of, "/classify")

@@ -16,7 +16,7 @@ from service.api.v2 import grpc as server
 from service.api.v2.grpc import SERVICE, message_type, serve_grpc
 from service.http.context import Context
 from service.settings import Settings
-from tests.attack.http2 import DATA, END_STREAM, PREFACE, SETTINGS, frame, head, message
+from tests.attack.wire import DATA, END_STREAM, PREFACE, SETTINGS, frame, head, message
 from tests.processes import free_port
 
 PATIENCE_S = 20

@@ -1,1 +1,0 @@
-"""Attacks on the service, and what others notice of them: `make attack`."""

@@ -1,1 +1,0 @@
-"""Load, faults and malice, and what callers see of them: `make fire`."""
