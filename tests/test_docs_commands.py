@@ -38,11 +38,11 @@ PAGES = sorted(
 )
 OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY, ADD_VIEW, OWN_ROUTING)]
 NOT_RUN = {
-    "docker compose": "needs Docker; tests/docker reads the files",
+    "docker compose": "needs Docker; tests/deploy reads the files",
     "kubectl ": "needs a cluster; tests/deploy renders what is applied",
-    "BUNDLES_DIR=": "needs Docker; tests/docker reads what Compose makes of it",
+    "BUNDLES_DIR=": "needs Docker; tests/deploy reads what Compose makes of it",
     "export PICTURES_DIR=": "is for the commands of Docker after it",
-    "API_KEYS_FILE=": "is a line of `.env`, which tests/docker reads",
+    "API_KEYS_FILE=": "is a line of `.env`, which tests/deploy reads",
     "LISTEN=": "as above",
     "docker build": "needs Docker",
     "docker push": "needs a registry",

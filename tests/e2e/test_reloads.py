@@ -45,7 +45,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> SlowStorage:
 @pytest.fixture
 def settings(bundles: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Of two workers whose temporary files are in a folder of the test's own."""
-    own = {"CAPSNET_ADMIN_KEYS": json.dumps([KEY]), **give_seconds(tmp_path, 4)}
+    own = {"CAPSNET_ADMIN_KEYS": json.dumps([KEY]), **give_seconds(tmp_path, 2)}
     with tempfile.TemporaryDirectory() as folder:
         yield {**few(bundles), **own, "TMPDIR": folder}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import numpy as np
@@ -21,12 +23,11 @@ import yaml
 from model import SHIPPED
 from model.bundle import Bundle
 from service.pictures import SAMPLES
-from tests.deploy.ray.clusters import BIN, cluster
 from tests.deploy.ray.test_serve import MANIFEST
 from tests.e2e.conftest import data_dir
 from tests.e2e.workers import wait_for
 from tests.pictures import as_png
-from tests.processes import PATIENCE_S, SOURCE, free_port, running
+from tests.processes import PATIENCE_S, SOURCE, free_port, running, wait_until_ok
 from tools.examples import ADMIN_KEY, call, operations
 from training.data.datasets import DATASETS, load
 
@@ -34,6 +35,37 @@ __all__ = ["data_dir"]
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 MODEL = "mnist-attention"
 SEVEN = (SAMPLES / "7.png").read_bytes()
+BIN = Path(sys.executable).parent
+
+
+class Cluster(NamedTuple):
+    """Where a cluster is."""
+
+    address: str
+    """For drivers."""
+    dashboard: str
+    """For `serve deploy`."""
+    pid: int
+
+
+@contextmanager
+def cluster(folder: Path, *, cpus: int) -> Iterator[Cluster]:
+    """A cluster as `ray start --head` makes it, its log in a folder."""
+    port, dashboard = free_port(), free_port()
+    start = [BIN / "ray", "start", "--head", "--block", f"--port={port}", f"--num-cpus={cpus}"]
+    more = [f"--dashboard-port={dashboard}", "--object-store-memory=100000000"]
+    own = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+    with (folder / "cluster.log").open("wb") as log:
+        process = subprocess.Popen([*start, *more], env=own, stdout=log, stderr=log)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{dashboard}", timeout=5) as client:
+            headers = {"Authorization": f"Bearer {os.environ['RAY_AUTH_TOKEN']}"}
+            client.headers.update(headers)
+            wait_until_ok(client, process, "/api/version")
+            yield Cluster(f"127.0.0.1:{port}", str(client.base_url), process.pid)
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
 
 
 def command(settings: dict[str, str]) -> list[str]:

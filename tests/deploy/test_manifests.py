@@ -1,11 +1,13 @@
-"""The manifests in deploy/kubernetes and deploy/kserve.yaml, held against the code."""
+"""What is deployed is what the code needs: systemd, Compose, monitoring, Kubernetes and KServe."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -14,12 +16,205 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from service.app import create_app
+from service.inference.batcher import BatchReport
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "deploy" / "capsnet.service"
+
+
+@pytest.fixture(scope="module")
+def options() -> dict[str, str]:
+    """The unit's options; none is given twice."""
+    pairs = re.findall(r"^(\w+)=(.*)$", UNIT.read_text(), re.MULTILINE)
+    assert len(pairs) == len(dict(pairs))
+    return dict(pairs)
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    """Every option is known and has a value that it may have."""
+    program = shutil.which("systemd-analyze")
+    if not program:
+        pytest.skip("needs systemd-analyze (Debian's package systemd)")
+    text = UNIT.read_text().replace("/opt/capsnet/.venv/bin/python", sys.executable)
+    unit = tmp_path / UNIT.name
+    unit.write_text(text)
+    result = subprocess.run(
+        [program, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+    )
+    complaints = [line for line in result.stderr.splitlines() if UNIT.name in line]
+    assert (0, []) == (result.returncode, complaints), result.stderr
+
+
+def test_systemd_waits_for_the_drain(options: dict[str, str]) -> None:
+    """Longer than the service takes to stop by itself."""
+    settings = Settings()
+    assert int(options["TimeoutStopSec"]) > settings.drain_grace_s + settings.drain_timeout_s + 10
+
+
+NAMES = {f"CAPSNET_{name.upper()}" for name in Settings.model_fields}
+KEY_FILES = {"CAPSNET_API_KEYS_FILE", "CAPSNET_ADMIN_KEYS_FILE"}
+FIXED = {"CAPSNET_HOST", "CAPSNET_PORT", "CAPSNET_DEVICE", "CAPSNET_BUNDLES", *KEY_FILES}
+"""What docker-compose.yml decides."""
+SERVICES = ["capsnet", "training", "prometheus", "grafana"]
+COMMANDS = [["docker", "compose"], ["docker-compose"]]
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    """The services of docker-compose.yml."""
+    services: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    return services
+
+
+def find_compose() -> list[str]:
+    """Docker Compose 2.24 or later, which knows !reset."""
+    for command in COMMANDS:
+        if not shutil.which(command[0]):
+            continue
+        result = subprocess.run(
+            [*command, "version", "--short"], capture_output=True, text=True, check=False
+        )
+        version = tuple(map(int, re.findall(r"\d+", result.stdout)[:2]))
+        if result.returncode == 0 and version >= (2, 24):
+            return command
+    pytest.skip("needs docker compose 2.24 or later")
+
+
+def run_compose(command: list[str], *arguments: str, **environment: str) -> dict[str, Any]:
+    """What Compose makes of its files."""
+    output = subprocess.run(
+        [*command, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    services: dict[str, Any] = yaml.safe_load(output)["services"]
+    return services
+
+
+def test_every_setting_reaches_the_container(services: dict[str, Any]) -> None:
+    """A setting of the environment or of .env is passed on, unless the file decides it."""
+    environment = services["capsnet"]["environment"]
+    ours = {name for name in environment if name.startswith("CAPSNET_")}
+    assert NAMES == ours
+    assert FIXED == {name for name in ours if environment[name] is not None}
+
+
+def test_the_example_holds_every_setting_with_its_default() -> None:
+    """Uncommented, .env.example changes nothing."""
+    text = (ROOT / ".env.example").read_text()
+    entries = dict(re.findall(r"^# (CAPSNET_\w+)=(.*)$", text, re.MULTILINE))
+    assert NAMES - FIXED == entries.keys()
+    assert all(name in text for name in FIXED)
+    given = {name.removeprefix("CAPSNET_").lower(): value for name, value in entries.items()}
+    values = {
+        name: json.loads(value) if value.startswith("[") else value
+        for name, value in given.items()
+        if value
+    }
+    assert Settings() == Settings(**values)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_containers_get_no_more_than_they_need(name: str, services: dict[str, Any]) -> None:
+    """Read-only root, no capabilities, no way to new privileges, a limit on memory."""
+    service = services[name]
+    assert service["init"]
+    assert service["read_only"]
+    assert ["ALL"] == service["cap_drop"]
+    assert ["no-new-privileges:true"] == service["security_opt"]
+    assert service["deploy"]["resources"]["limits"]["memory"]
+    assert service["restart"] in {"unless-stopped", "on-failure:10"}
+
+
+def test_compose_accepts_the_file(services: dict[str, Any]) -> None:
+    """What a reader of YAML takes for sound is sound to Compose too."""
+    command = find_compose()
+    accepted = run_compose(command, "--profile", "monitoring", "--profile", "training", "config")
+    assert services.keys() == accepted.keys()
+
+
+def test_the_override_needs_no_gpu() -> None:
+    """No device is reserved and the CPU image is taken; settings still pass."""
+    accepted = run_compose(
+        find_compose(),
+        *("--profile", "training", "--file", "docker-compose.yml"),
+        *("--file", "docker-compose.cpu.yml", "config"),
+        CAPSNET_THREADS="3",
+    )
+    for service in accepted.values():
+        assert "reservations" not in service["deploy"]["resources"]
+    assert "cpu" == accepted["capsnet"]["build"]["target"]
+    environment = accepted["capsnet"]["environment"]
+    assert ("cpu", "3") == (environment["CAPSNET_DEVICE"], environment["CAPSNET_THREADS"])
+
+
+MONITORING = ROOT / "docker" / "monitoring"
+DASHBOARD = MONITORING / "grafana" / "dashboards" / "capsnet.json"
+
+
+@pytest.fixture(scope="module")
+def exposed() -> set[str]:
+    """Names of all series that the service exposes once it has answered something."""
+    metrics = Metrics()
+    metrics.record_models("CPU", ["mnist"])
+    metrics.record_request("POST", "/classify", 200, {"queue": 0.1, "total": 0.1})
+    metrics.record_rejection("busy")
+    metrics.record_batch(BatchReport(("mnist", "encode"), 1, 0.1))
+    families = text_string_to_metric_families(metrics.render().decode())
+    return {sample.name for family in families for sample in family.samples}
+
+
+def rules() -> dict[str, str]:
+    groups = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"]
+    return {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
+
+
+def panels() -> list[dict[str, Any]]:
+    panels: list[dict[str, Any]] = json.loads(DASHBOARD.read_text())["panels"]
+    return panels
+
+
+def expressions() -> list[str]:
+    shown = [target["expr"] for panel in panels() for target in panel["targets"]]
+    return [*shown, *rules().values()]
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_only_metrics_that_exist_are_asked_for(expression: str, exposed: set[str]) -> None:
+    """A panel or an alert over a metric that was renamed would be silent for ever."""
+    names = set(re.findall(r"\b(?:capsnet_\w+|up)\b", expression))
+    assert names
+    assert names <= exposed | {"up"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "config", "prometheus.yml"],
+        ["check", "rules", "alerts.yml"],
+        ["test", "rules", "alerts_test.yml"],
+    ],
+    ids=" ".join,
+)
+def test_prometheus_accepts_its_files(arguments: list[str]) -> None:
+    """The configuration is sound, and the rules fire when they should."""
+    promtool = shutil.which("promtool")
+    if not promtool:
+        pytest.skip("needs promtool (Debian's package prometheus)")
+    result = subprocess.run(
+        [promtool, *arguments], cwd=MONITORING, capture_output=True, text=True, check=False
+    )
+    assert 0 == result.returncode, result.stdout + result.stderr
+
+
 MANIFESTS = ROOT / "deploy" / "kubernetes"
 OVERLAYS = ("cpu", "gpu")
 VARIANTS = list(product(OVERLAYS, (False, True), (False, True)))
