@@ -2,16 +2,14 @@
 
 import { recall, recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
-import { find, make } from "./dom.js";
+import { find, make, pixels } from "./dom.js";
 import { latest } from "./latest.js";
 import { COVERAGE, markTarget, showClasses, showPrediction } from "./lengths.js";
 import { Lenses } from "./lenses.js";
 import { comparable, describe, directionsOf, forPhotos, invitation, missing, offers, share, weakPoses } from "./models.js";
-import { showNeighbours } from "./neighbours.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
-import { decoder, hidePose, showMeasured, showPose } from "./pose.js";
-import { showDecoded, showMoved, tellError } from "./reconstruction.js";
+import { decoder, hidePose, showDecoded, showMeasured, showMoved, showPose, tellError } from "./pose.js";
 import { openingOf } from "./samples.js";
 
 const GLANCE_MS = 150;
@@ -192,3 +190,21 @@ modelChoice.addEventListener("change", async () => {
   changed({ image: pad.source, view: lenses.active });
 });
 targetChoice.addEventListener("change", () => chooseTarget(Number(targetChoice.value)));
+
+const NEIGHBOURS = 5;
+const near = find("near");
+
+/** @type {(scene: any) => Promise<void>} shows those of what is looked at; none where the bundle brings no images */
+const showNeighbours = latest(async (scene, wanted) => {
+  if (!scene || !offers(scene.model, "neighbours")) return near.replaceChildren();
+  const { model, target, picture } = scene;
+  const query = { model: model.name, target, count: NEIGHBOURS };
+  const { neighbours, class_name: name, drawn } = await ask("/neighbours", { query, body: upload(picture), wanted });
+  if (!wanted()) return;
+  const title = `Nearest training images of ${name}${drawn ? ", drawn from their poses" : ""}`;
+  const images = neighbours.map(({ image, distance }) => {
+    const alt = `at distance ${distance.toFixed(1)}`;
+    return make("div", { class: "paper", title: alt }, pixels(image, alt));
+  });
+  near.replaceChildren(make("p", { class: "quiet" }, title), make("div", { class: "row" }, ...images));
+}, complain);

@@ -1,14 +1,14 @@
-/** The views of one picture: a tab and a panel for each, of which one is open. */
+/** The views of one picture: a tab and a panel for each, of which one is open and filled. */
 
 import { remember } from "./address.js";
-import { drawCompare } from "./compare.js";
-import { find } from "./dom.js";
-import { drawHealth } from "./health.js";
-import { lens } from "./lens.js";
+import { ask } from "./api.js";
+import { figureOf, find, make, NOTHING_YET } from "./dom.js";
+import { latest } from "./latest.js";
 import { offers, weakPoses } from "./models.js";
+import { calm, complain } from "./notice.js";
 import { showEnds } from "./pose.js";
 import { drawRouting } from "./routing.js";
-import { drawSweep } from "./sweep.js";
+import { drawCompare, drawSweep } from "./sweep.js";
 import { tabs } from "./tabs.js";
 import { drawView, panelId, panelOf } from "./views.js";
 
@@ -76,4 +76,49 @@ export class Lenses {
     this.views[name] = view.path.slice(1);
     this.lenses[name] = lens(panel, (shown, wanted) => drawView(view, shown, wanted));
   }
+}
+
+/**
+ * @param {HTMLElement} panel
+ * @param {(scene: any, wanted: () => boolean) => Promise<Node[]>} draw asks the service and gives what is to be seen
+ * @returns {{show: (scene: any) => void}}
+ */
+function lens(panel, draw) {
+  let shown;
+
+  const fill = latest(async (scene, wanted) => {
+    if (!scene) return empty();
+    if (scene === shown) return;
+    panel.setAttribute("aria-busy", "true");
+    try {
+      panel.replaceChildren(...(await draw(scene, wanted)));
+      shown = scene;
+      calm();
+    } catch (error) {
+      shown = null;
+      panel.replaceChildren();
+      throw error;
+    } finally {
+      panel.removeAttribute("aria-busy");
+    }
+  }, complain);
+
+  function empty() {
+    shown = null;
+    panel.replaceChildren(make("p", { class: "quiet" }, NOTHING_YET));
+  }
+
+  return { show: fill };
+}
+
+const DEFINITIONS = "/documentation/explanation/health.html";
+
+/** @returns {Promise<Node[]>} */
+async function drawHealth({ model }, wanted) {
+  const drawing = await ask(`/models/${encodeURIComponent(model.name)}/health`, { accept: "image/png", wanted });
+  return [
+    make("p", { class: "lead" }, `How the capsules of ${model.name} work. The numbers belong to the network, not to your picture.`),
+    make("p", { class: "explained" }, make("a", { href: DEFINITIONS }, "How to read this")),
+    figureOf(drawing, `the health of ${model.name}`),
+  ];
 }

@@ -1,14 +1,14 @@
 /** Wires the page: networks, tabs, address and tour. */
 
-import { onTravel, recall, remember } from "./address.js";
+import { link, onTravel, recall, remember } from "./address.js";
 import { pause } from "./api.js";
 import { offerModels, pad, restoreDigit } from "./digit.js";
 import { find } from "./dom.js";
-import { takeStrays } from "./handover.js";
+import { takeStrays } from "./files.js";
 import { forPairs, loadModels } from "./models.js";
-import { calm, complain } from "./notice.js";
+import { calm, complain, tell } from "./notice.js";
+import { OWN_FILE } from "./pad.js";
 import { pairPads } from "./pair.js";
-import "./share.js";
 import { tabs } from "./tabs.js";
 import { offerTour } from "./tour.js";
 import { loadViews } from "./views.js";
@@ -57,3 +57,17 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   document.querySelector("main > :not([hidden])").focus();
 });
 offerTour();
+
+const PICTURES = ["image", "first", "second"];
+
+find("copy-link").addEventListener("click", async () => {
+  const left = PICTURES.some((name) => recall(name) === OWN_FILE);
+  const but = left ? "Your file is not included: links hold only samples and drawings. " : "";
+  try {
+    await navigator.clipboard.writeText(link());
+    tell("Link copied.", but);
+  } catch {
+    history.replaceState(null, "", link()); // no clipboard without HTTPS
+    tell("The link is in the address bar.", but);
+  }
+});

@@ -1,9 +1,8 @@
 /** Where a picture comes from: drawn, dropped, pasted, chosen, or one of the samples. */
 
-import { fileChooser } from "./chooser.js";
 import { make, show } from "./dom.js";
 import { Drawing } from "./drawing.js";
-import { takeDrops } from "./handover.js";
+import { fileChooser, takeDrops } from "./files.js";
 import { fetchSample } from "./samples.js";
 import { read, write } from "./strokes.js";
 

@@ -2,16 +2,14 @@
 
 import { recall, recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
-import { paint } from "./colour.js";
-import { make, pixels, show } from "./dom.js";
-import { explained } from "./explained.js";
+import { explained, make, pixels, show } from "./dom.js";
 import { latest } from "./latest.js";
 import { directionsOf, share } from "./models.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
 import { amount, reach } from "./pose.js";
+import { routingSwitch } from "./routing.js";
 import { DIGITS } from "./samples.js";
-import { routingSwitch } from "./switch.js";
 
 const OPENING = ["mnist-3", "mnist-5"];
 const ORDINALS = ["first", "second"];
@@ -207,4 +205,45 @@ function figure(canvas, title, facts, segment) {
     ? [segment.moved, make("div", { class: "mask" }, make("div", { class: "paper" }, pixels(segment.mask)), make("span", { class: "quiet" }, `strokes of the ${segment.class_name}`))]
     : [];
   return make("figure", {}, make("div", { class: "night" }, canvas), make("figcaption", {}, title, ...lines), ...mask);
+}
+
+const COLOURS = [
+  [255, 122, 89],
+  [64, 196, 208],
+]; // warm and cold; light grey where they meet, and apart for all kinds of colour vision
+
+/**
+ * @param {string[]} sources pictures of one size
+ * @param {number} first place of the first one's colour
+ * @returns {Promise<HTMLCanvasElement>} their sum, each in its colour
+ */
+async function paint(sources, first) {
+  const images = await Promise.all(sources.map(load));
+  const { width, height } = images[0];
+  const canvas = make("canvas", { width, height, role: "img", class: "blocks" });
+  const sum = new ImageData(width, height);
+  images.forEach((image, place) => add(sum.data, read(image), COLOURS[(first + place) % COLOURS.length]));
+  canvas.getContext("2d").putImageData(sum, 0, 0);
+  return canvas;
+}
+
+async function load(source) {
+  const image = make("img", { src: source });
+  await image.decode();
+  return image;
+}
+
+function read(image) {
+  const context = make("canvas", { width: image.width, height: image.height }).getContext("2d");
+  context.drawImage(image, 0, 0);
+  return context.getImageData(0, 0, image.width, image.height).data;
+}
+
+function add(sum, grey, colour) {
+  for (let place = 0; place < sum.length; place += 4) {
+    colour.forEach((strength, channel) => {
+      sum[place + channel] += (strength * grey[place]) / 255; // clamped: at most 255
+    });
+    sum[place + 3] = 255;
+  }
 }

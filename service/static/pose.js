@@ -2,8 +2,7 @@
 
 import { recall, remember } from "./address.js";
 import { ask } from "./api.js";
-import { find, make, NOTHING_YET, show } from "./dom.js";
-import { explained } from "./explained.js";
+import { explained, find, make, NOTHING_YET, show } from "./dom.js";
 import { latest } from "./latest.js";
 import { complain } from "./notice.js";
 
@@ -93,7 +92,7 @@ function writeMoved() {
 }
 
 /** Show the picture as it is now next to the sliders: the large one may be out of sight. */
-export function showPreview(image) {
+function showPreview(image) {
   show(preview, image);
 }
 
@@ -209,4 +208,30 @@ export function decoder(drawn, fail) {
     const answer = await ask("/decode", { query: { model }, body: { pose, label }, wanted });
     drawn(answer.images[0], request, answer.measured);
   }, fail);
+}
+
+const reconstruction = /** @type {HTMLImageElement} */ (find("reconstruction"));
+const fitted = /** @type {HTMLImageElement} */ (find("fitted"));
+
+/** An answer of /reconstruct, or nothing. */
+export function showDecoded(decoded) {
+  const alt = decoded ? `reconstruction of class ${decoded.class_name}` : undefined;
+  showReconstruction(decoded?.reconstruction, alt);
+  show(fitted, decoded?.input, "the network input");
+  tellError(decoded);
+}
+
+/** An image decoded from a pose that was moved. */
+export function showMoved(image) {
+  showReconstruction(image, reconstruction.alt);
+}
+
+/** How far the reconstruction is from the network's input; nothing of one whose pose was moved. */
+export function tellError(decoded) {
+  find("error").textContent = decoded ? `mean squared error ${decoded.error.toFixed(3)}` : "";
+}
+
+function showReconstruction(image, alt) {
+  show(reconstruction, image, alt);
+  showPreview(image);
 }

@@ -1,11 +1,10 @@
 /** Routing: which places in the picture, or which capsules, support each class, iteration by iteration. */
 
-import { recallNumber, remember } from "./address.js";
+import { recall, recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
-import { Cells } from "./cells.js";
-import { make, pixels } from "./dom.js";
-import { explained } from "./explained.js";
-import { routingSwitch } from "./switch.js";
+import { explained, figureOf, make, pixels } from "./dom.js";
+import { latest } from "./latest.js";
+import { complain } from "./notice.js";
 
 /** @returns {Promise<Node[]>} */
 export async function drawRouting({ model, picture, target, input }, wanted) {
@@ -169,4 +168,52 @@ class HiddenLayer {
       cells.paint(this.maps[step][type], (activation) => ["active", strength(activation)]);
     }
   }
+}
+
+class Cells {
+  /**
+   * @param {number} count
+   * @param {number} columns
+   * @param {Record<string, unknown>} [attributes] of the grid
+   */
+  constructor(count, columns, attributes = {}) {
+    this.cells = Array.from({ length: count }, () => make("span"));
+    this.grid = make("div", { ...attributes, class: "cells" }, ...this.cells);
+    this.grid.style.gridTemplateColumns = `repeat(${columns}, 1fr)`;
+  }
+
+  /**
+   * @param {number[] | number[][]} values of each cell, or of rows of them
+   * @param {(value: number) => [colour: string, strength: number]} look a class of the style sheet, and 0 to 1
+   */
+  paint(values, look) {
+    for (const [place, value] of values.flat().entries()) {
+      const [colour, strength] = look(value);
+      this.cells[place].className = colour;
+      this.cells[place].style.opacity = strength;
+    }
+  }
+}
+
+/** The answer, measured on whole test splits. */
+const MEASURED = "/documentation/results.html#does-routing-matter";
+
+/** A switch, and the service's figure of each kind of couplings while it is off. @returns {HTMLElement} */
+export function routingSwitch(model, picture) {
+  const box = make("input", { type: "checkbox", role: "switch", checked: recall("routing") !== "off" });
+  const answer = make("div", { class: "switched", "aria-live": "polite" });
+  const fill = latest(async (_, wanted) => {
+    if (box.checked) return answer.replaceChildren();
+    const query = { model: model.name };
+    const drawing = await ask("/routing-off", { query, body: upload(picture), accept: "image/png", wanted });
+    answer.replaceChildren(figureOf(drawing, "the answer with other couplings"));
+  }, complain);
+  box.addEventListener("change", () => {
+    remember({ routing: box.checked ? null : "off" });
+    fill();
+  });
+  fill();
+  const measured = make("a", { href: MEASURED }, "Does routing matter?");
+  const label = make("label", {}, box, " routing");
+  return make("div", { class: "switch" }, label, make("p", { class: "quiet" }, measured), answer);
 }

@@ -2,10 +2,9 @@
 
 import { recallNumber, remember } from "./address.js";
 import { ask, Problem, upload } from "./api.js";
-import { fileChooser } from "./chooser.js";
 import { control } from "./controls.js";
-import { figureOf, make, unmarked } from "./dom.js";
-import { explained } from "./explained.js";
+import { explained, figureOf, make, unmarked } from "./dom.js";
+import { fileChooser } from "./files.js";
 import { latest } from "./latest.js";
 import { forArrays, offers } from "./models.js";
 import { calm, complain } from "./notice.js";
