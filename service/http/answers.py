@@ -65,23 +65,17 @@ class SlowJsonOrPng(JsonOrPng[Drawn]):
     """
 
 
-def choose_media_type(accept: str | None, media_types: tuple[str, ...]) -> str:
+@lru_cache
+def choose_media_type(accept: str, media_types: tuple[str, ...]) -> str:
     """Choose the media type that the client prefers; the first of those it prefers equally.
+
+    The result is cached: clients send few different headers.
 
     Raises:
         NotAcceptable: the client takes none of them, or says so at excessive length.
     """
-    if accept and len(accept) > _MAX_ACCEPT_CHARS:
+    if len(accept) > _MAX_ACCEPT_CHARS:
         raise NotAcceptable(f"Accept is longer than {_MAX_ACCEPT_CHARS:,} characters")
-    return _choose(accept, media_types)
-
-
-@lru_cache
-def _choose(accept: str | None, media_types: tuple[str, ...]) -> str:
-    """Choose as `choose_media_type` does.
-
-    The result is cached: clients send few different headers.
-    """
     ranges: dict[str, float] = {}
     for part in filter(str.strip, (accept or "*/*").lower().split(",")):
         media_range, *parameters = (piece.strip() for piece in part.split(";"))

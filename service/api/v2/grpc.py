@@ -270,17 +270,16 @@ def _scope(context: Any, path: str) -> Scope:
 
 def grpc_routes(max_cost: int) -> list[Route]:
     """Make a route for each method. `max_cost` is the most that an inference may cost."""
-    post = partial(Route, "POST", include_in_schema=False)
-    needs_none = partial(post, needs_models=False)
-    routes = {
-        "ModelInfer": partial(post, max_cost=max_cost),
-        "ModelMetadata": post,
-        "ServerMetadata": needs_none,
-        "ModelReady": post,
-        "ServerLive": partial(needs_none, permission="public"),
-        "ServerReady": partial(needs_none, permission="public"),
+    public = {"needs_models": False, "permission": "public"}
+    own: dict[str, dict[str, Any]] = {
+        "ModelInfer": {"max_cost": max_cost},
+        "ServerMetadata": {"needs_models": False},
+        **dict.fromkeys(_PUBLIC, public),
     }
-    return [make(f"/{SERVICE}/{name}", METHODS[name]) for name, make in routes.items()]
+    return [
+        Route("POST", f"/{SERVICE}/{name}", handler, include_in_schema=False, **own.get(name, {}))
+        for name, handler in METHODS.items()
+    ]
 
 
 async def _server_live(request: Request) -> Protobuf:
