@@ -25,7 +25,6 @@ PICTURES = [(asked.label, asked.content) for asked in pictures()]
 RIGHT, WRONG, LOST, UNCONNECTED = "right", "wrong", "lost", "not connected"
 _REQUESTS = 10
 """Sent over one connection or channel; then the caller makes another."""
-_PAUSE_S = 0.02
 _TIMEOUT_S = 60.0
 
 
@@ -53,11 +52,14 @@ class Callers:
         service: receives the requests.
         model: the bundle of each request.
         threads: of each kind.
+        pause_s: between an answer and the next request of a caller.
     """
 
-    def __init__(self, service: Service, model: str, *, threads: int = 4) -> None:
+    def __init__(
+        self, service: Service, model: str, *, threads: int = 4, pause_s: float = 0.02
+    ) -> None:
         self.calls: list[Call] = []
-        self._service, self._model = service, model
+        self._service, self._model, self._pause_s = service, model, pause_s
         self._threads = [
             threading.Thread(target=self._call, args=(kind, first))
             for first in range(threads)
@@ -113,7 +115,7 @@ class Callers:
                     if outcome == RIGHT and found != label:
                         outcome = WRONG
                     self.calls.append(Call(sent, time.monotonic() - sent, outcome))
-                    if self._over.wait(_PAUSE_S) or outcome in (LOST, UNCONNECTED):
+                    if self._over.wait(self._pause_s) or outcome in (LOST, UNCONNECTED):
                         break
 
     @contextmanager

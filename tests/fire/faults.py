@@ -134,18 +134,18 @@ def fault(
     return enter
 
 
-def run(one: Fault, site: Site, *, threads: int = 4) -> Seen:
-    """Harm a service while callers ask, and judge what they saw."""
-    callers = Callers(site.service, MODEL, threads=threads)
+def run(one: Fault, site: Site, *, calm: int = CALM, **more: Any) -> Seen:
+    """Harm a service while callers ask, and judge what they saw; `more` is for `Callers`."""
+    callers = Callers(site.service, MODEL, **more)
     with callers.calling():
-        callers.wait(CALM)
+        callers.wait(calm)
         before, began, ready_s = len(callers.calls), time.monotonic(), None
         try:
             one.harm(site)
             if not one.ends:
                 site.wait_until_ready()
                 ready_s = time.monotonic() - began
-                callers.wait(CALM)
+                callers.wait(calm)
             harmed = []
         except (AssertionError, TimeoutError, httpx.HTTPError) as error:
             harmed = [str(error) or type(error).__name__]

@@ -43,7 +43,7 @@ def test_callers_see_of_a_fault_what_is_promised(
     fault: Fault, harmed: Callable[[Fault], Site]
 ) -> None:
     """No answer is wrong, and none is lost but what ran in a process that was killed."""
-    assert [] == run(fault, harmed(fault), threads=2).faults
+    assert [] == run(fault, harmed(fault), calm=30, threads=2, pause_s=0.1).faults
 
 
 @pytest.fixture(scope="module")
