@@ -10,12 +10,14 @@ import hashlib
 import http.client
 import io
 import tarfile
+import time
 import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -160,7 +162,9 @@ def read_cifar(content: bytes) -> Columns:
     return {"images": images, "labels": records[:, 0].astype(np.int64)}
 
 
-def download(urls: Sequence[str], target: Path, *, check: Callable[[bytes], object]) -> None:
+def download(
+    urls: Sequence[str], target: Path, *, check: Callable[[bytes], object], pause_s: float = 0.5
+) -> None:
     """Write the first address's file that passes `check` to `target`, which is not there yet.
 
     An interrupted transfer continues where it stopped (in `target` + `.part`), also in a later
@@ -170,6 +174,7 @@ def download(urls: Sequence[str], target: Path, *, check: Callable[[bytes], obje
     Args:
         urls: mirrors of the same file, tried in order.
         check: raises ValueError if a content is not the file's.
+        pause_s: the time before all mirrors are asked again, which grows each time.
 
     Raises:
         DownloadError: every mirror failed.
@@ -179,7 +184,9 @@ def download(urls: Sequence[str], target: Path, *, check: Callable[[bytes], obje
     with FileLock(target.with_name(f"{target.name}.lock")):
         if target.exists():
             return
-        for url in _ROUNDS * list(urls):
+        for attempt, url in product(range(_ROUNDS), urls):
+            if url == urls[0]:
+                time.sleep(attempt * pause_s)
             try:
                 _transfer(url, part)
                 check(part.read_bytes())

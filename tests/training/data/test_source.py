@@ -189,7 +189,7 @@ def fetch(target: Path, *mirrors: str) -> None:
         if content != CONTENT:
             raise ValueError("other bytes")
 
-    download([f"{mirror}file.gz" for mirror in mirrors], target, check=refuse_others)
+    download([f"{mirror}file.gz" for mirror in mirrors], target, check=refuse_others, pause_s=0.01)
 
 
 @pytest.mark.parametrize(
