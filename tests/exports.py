@@ -143,7 +143,7 @@ _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch")
 _SOURCES = (
     *("model/bundle/*.py", "model/capsnet/**/*.py", "model/preprocess/*.py", "model/runtime/*.py"),
-    *("model/outputs.py", "model/views/masks.py", "training/**/*.py"),
+    *("model/outputs.py", "model/pairs.py", "training/**/*.py"),
     *("tests/exports.py", "tests/model/capsnet/networks.py"),
 )
 _KEPT = 3

@@ -15,7 +15,7 @@ from torch import nn
 from model.capsnet import Network
 from model.outputs import Encoding
 from model.preprocess import Floats, scale
-from model.views.presence import most_present
+from model.views.net import most_present
 from training.data.datasets import Examples
 from training.data.pairs import PairSet
 

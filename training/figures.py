@@ -16,10 +16,9 @@ from PIL import Image, ImageDraw
 from model.bundle import Bundle, Manifest
 from model.bundle.disk import replacing
 from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, font
-from model.health_figure import fill_health
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from model.views.figure import draw_figure, show_strip
+from model.views.figure import draw_figure, fill_health, show_strip
 from model.views.sweep import draw_grid, sweep_dims, sweep_directions
 from training.answers import WrongAnswers
 from training.confidence import scores_of

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from model.capsnet import Network
 from model.outputs import Encoding
+from model.pairs import INK, find_masks
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from model.views.masks import INK, find_masks
 from model.views.segment import candidates, segment
 from training.answers import BATCH, WrongAnswers, decode_each, evaluating, find_wrong, is_missed
 from training.data.datasets import Examples

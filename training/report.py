@@ -16,7 +16,7 @@ from model.bundle.disk import replacing
 from model.canvas import enlarge, png, showing
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from model.views.presence import most_present
+from model.views.net import most_present
 from training.answers import Labels, Recall, confusion, most_confused, recalls
 from training.card import render
 from training.command import DATA_DIR, BundleName, DataDir, SkipUnreadable, app, console

@@ -32,7 +32,8 @@ class Entry:
             ValueError: a key is unknown or missing, or a value is of the wrong kind or out of
                 range. The message names the first fault.
         """
-        return read_strictly(cls, values)
+        entry: Self = read_strictly(cls, values)
+        return entry
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""

@@ -144,7 +144,7 @@ class Manifest(Entry):
     half_precision: dict[str, Any] = field(default_factory=dict)
     """The effect of the float16 encoder, measured on the CPU on the same images."""
     mask_threshold: float | None = None
-    """The threshold that assigns pixels to the digits of a pair: see `model.views.masks`."""
+    """The threshold that assigns pixels to the digits of a pair: see `model.pairs`."""
     training: Annotated[dict[str, Any], AfterValidator(_check_training)] = field(
         default_factory=dict
     )

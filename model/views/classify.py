@@ -230,10 +230,7 @@ async def _score(net: Net, outcomes: Sequence[Encoded | Problem]) -> list[Novelt
 
 
 VIEW = View(
-    name="classify",
-    query=ClassifyQuery,
-    answer=ClassifyAnswer,
-    compute=classify,
+    classify,
     pictures=(1, None),
     large=lambda pictures: pictures > _INLINE,
     may_need="decode",

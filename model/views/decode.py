@@ -135,10 +135,7 @@ def draw(answer: DecodeAnswer, query: DecodeQuery) -> bytes:
 
 
 VIEW = View(
-    name="decode",
-    query=DecodeQuery,
-    answer=DecodeAnswer,
-    compute=decode,
+    decode,
     pictures=(0, 0),
     body=DecodeBody,
     large=True,

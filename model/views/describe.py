@@ -13,8 +13,7 @@ from model.errors import NotOffered
 from model.measures import Measure, measures_of
 from model.preprocess import Prepared
 from model.views.answers import CapsuleAnswer, Number, Part, answer_fields, is_none
-from model.views.net import Capsule, Net, encode_picture
-from model.views.presence import most_present
+from model.views.net import Capsule, Net, encode_picture, most_present
 from model.views.query import TargetQuery
 from model.views.view import View
 
@@ -182,9 +181,6 @@ def _round(value: float) -> str:
 
 
 VIEW = View(
-    name="describe",
-    query=DescribeQuery,
-    answer=DescribeAnswer,
-    compute=describe,
+    describe,
     needs="decode",
 )

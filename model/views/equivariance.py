@@ -318,10 +318,7 @@ def _draw_path(
 
 
 VIEW = View(
-    name="equivariance",
-    query=EquivarianceQuery,
-    answer=EquivarianceAnswer,
-    compute=equivariance,
+    equivariance,
     large=True,
     draw=draw,
     slow=True,

@@ -178,10 +178,7 @@ def draw(answer: MorphAnswer, query: MorphQuery) -> bytes:  # noqa: ARG001
 
 
 VIEW = View(
-    name="morph",
-    query=MorphQuery,
-    answer=MorphAnswer,
-    compute=morph,
+    morph,
     pictures=(2, 2),
     large=True,
     draw=draw,

@@ -168,10 +168,7 @@ def draw(answer: NeighboursAnswer, query: NeighboursQuery) -> bytes:  # noqa: AR
 
 
 VIEW = View(
-    name="neighbours",
-    query=NeighboursQuery,
-    answer=NeighboursAnswer,
-    compute=neighbours,
+    neighbours,
     large=True,
     draw=draw,
     slow=True,

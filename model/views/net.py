@@ -83,6 +83,11 @@ class Encoded(NamedTuple):
         return Capsule(self.prepared, label, float(self.presence[label]), self.poses[label])
 
 
+def most_present(presence: Floats, count: int) -> NDArray[np.int64]:
+    """Return the `count` most present classes, the most present first: (..., K) to (..., count)."""
+    return np.argsort(-presence, axis=-1, kind="stable")[..., :count]
+
+
 async def encode_all(net: Net, images: Sequence[Floats]) -> Encoding[Floats]:
     """Encode images to presence (N, K) and poses (N, K, D).
 

@@ -206,10 +206,7 @@ def draw(answer: OcclusionAnswer, query: OcclusionQuery) -> bytes:  # noqa: ARG0
 
 
 VIEW = View(
-    name="occlusion",
-    query=OcclusionQuery,
-    answer=OcclusionAnswer,
-    compute=occlusion,
+    occlusion,
     large=True,
     draw=draw,
     slow=True,

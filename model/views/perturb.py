@@ -152,10 +152,7 @@ def draw(answer: PerturbAnswer, query: PerturbQuery) -> bytes:
 
 
 VIEW = View(
-    name="perturb",
-    query=PerturbQuery,
-    answer=PerturbAnswer,
-    compute=perturb,
+    perturb,
     draw=draw,
     plain=True,
     needs="decode",

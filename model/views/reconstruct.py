@@ -47,10 +47,7 @@ def draw(answer: ReconstructAnswer, query: ReconstructQuery) -> bytes:
 
 
 VIEW = View(
-    name="reconstruct",
-    query=ReconstructQuery,
-    answer=ReconstructAnswer,
-    compute=reconstruct,
+    reconstruct,
     draw=draw,
     plain=True,
     needs="decode",

@@ -117,10 +117,7 @@ def draw(answer: RivalsAnswer, query: RivalsQuery) -> bytes:  # noqa: ARG001
 
 
 VIEW = View(
-    name="rivals",
-    query=RivalsQuery,
-    answer=RivalsAnswer,
-    compute=rivals,
+    rivals,
     large=True,
     draw=draw,
     slow=True,

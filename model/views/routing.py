@@ -183,10 +183,7 @@ def _cells_px(layer: Layer) -> tuple[float, float, float]:
 
 
 VIEW = View(
-    name="routing",
-    query=RoutingQuery,
-    answer=RoutingAnswer,
-    compute=routing,
+    routing,
     large=True,
     draw=draw_routing,
     slow=True,

@@ -25,8 +25,7 @@ from model.outputs import EM_DECAY, ClassTrace
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Inner, Part, Vector, answer_fields
 from model.views.figure import draw_figure, show_image
-from model.views.net import Encoded, Net
-from model.views.presence import most_present
+from model.views.net import Encoded, Net, most_present
 from model.views.query import TargetQuery
 from model.views.view import View
 
@@ -192,10 +191,7 @@ def draw(answer: RoutingOffAnswer, query: TargetQuery) -> bytes:  # noqa: ARG001
 
 
 VIEW = View(
-    name="routing-off",
-    query=TargetQuery,
-    answer=RoutingOffAnswer,
-    compute=routing_off,
+    routing_off,
     large=True,
     draw=draw,
     slow=True,

@@ -11,11 +11,10 @@ from pydantic import Field
 from model.bundle import Manifest
 from model.canvas import draw_image
 from model.errors import InvalidParameter
+from model.pairs import INK, Mask, colour, find_masks, share_ink
 from model.preprocess import Floats, Prepared
 from model.views.answers import DataUrl, FitReport, Inner, ModelAnswer, Number, Part, answer_fields
-from model.views.masks import INK, Mask, colour, find_masks, share_ink
-from model.views.net import Net, encode_picture
-from model.views.presence import most_present
+from model.views.net import Net, encode_picture, most_present
 from model.views.query import PictureQuery, Scale
 from model.views.view import Suited, View
 
@@ -188,10 +187,8 @@ def draw(answer: SegmentAnswer, query: SegmentQuery) -> bytes:
 
 
 VIEW = View(
+    segment_image,
     name="segment",
-    query=SegmentQuery,
-    answer=SegmentAnswer,
-    compute=segment_image,
     draw=draw,
     plain=True,
     needs="decode",

@@ -294,10 +294,7 @@ def _label_columns(
 
 
 VIEW = View(
-    name="sweep",
-    query=SweepQuery,
-    answer=SweepAnswer,
-    compute=sweep,
+    sweep,
     large=True,
     draw=draw,
     needs="decode",

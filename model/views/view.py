@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property, partial
+from typing import Any, Concatenate, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel
 
@@ -37,16 +37,16 @@ class Suited:
     """Whether a network is one of them."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class View(Generic[Q, A]):
     """A question to a network: a function of its pictures and parameters.
 
     Args:
-        name: the name of the route and the command; the method has `_` for `-`.
-        query: the parameters.
-        answer: the class of the answers.
-        compute: `compute(net, query, *pictures)` answers. Its docstring is the documentation.
+        compute: `compute(net, query, *pictures)` answers. Its docstring is the documentation, and
+            the annotations of `query` and of what it returns say the parameters and the answers.
             Where `pictures` has no upper bound, those that failed are exceptions.
+        name: the name of the route and the command; by default that of `compute`, with `-` for `_`.
+            The method has `_` for `-`.
         pictures: the fewest and the most pictures of a question; None if only the request limits
             them.
         body: the parameters that a request has in its body, for a view without pictures.
@@ -62,10 +62,9 @@ class View(Generic[Q, A]):
         example: the path of an image to try it on.
     """
 
-    name: str
-    query: type[Q]
-    answer: type[A]
-    compute: Callable[..., Coroutine[Any, Any, A]]
+    compute: Callable[Concatenate[Net, Q, ...], Coroutine[Any, Any, A]]
+    _: KW_ONLY
+    name: str = ""
     pictures: tuple[int, int | None] = (1, 1)
     body: type[BaseModel] | None = None
     large: bool | Callable[[int], bool] = False
@@ -78,6 +77,22 @@ class View(Generic[Q, A]):
     suited: Suited | None = None
     tag: str = "interpret"
     example: str = "/samples/7.png"
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.compute.__name__.replace("_", "-"))
+
+    @cached_property
+    def query(self) -> type[Q]:
+        """The class of the parameters."""
+        query: type[Q] = get_type_hints(self.compute)["query"]
+        return query
+
+    @cached_property
+    def answer(self) -> type[A]:
+        """The class of the answers."""
+        answer: type[A] = get_type_hints(self.compute)["return"]
+        return answer
 
     def notes_on(self, manifest: Manifest) -> list[str]:
         """What limits the answers of a network: those of its decoder, and the view's own notes."""

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from model.bundle.directions import summarise_directions
 from model.bundle.health import CapsuleHealth, CouplingHealth
 from model.bundle.manifest import Offer, PresenceKind
-from model.health_figure import draw_health
 from model.views.answers import ModelAnswer, answer_fields
+from model.views.figure import draw_health
 from service.errors import Forbidden, NotOffered, ReloadNotOffered
 from service.http.answers import SlowJsonOrPng
 from service.http.request import Request

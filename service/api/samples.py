@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from model.bundle.samples import Sample, read_samples
 from model.canvas import draw_image
-from model.overlay import DIGIT_SIZE, MAX_SHIFT_PX, overlay
+from model.pairs import DIGIT_SIZE, MAX_SHIFT_PX, overlay
 from model.views.answers import Part
 from model.views.query import FitQuery, Scale
 from service.api.models import ModelPath

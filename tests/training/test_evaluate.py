@@ -9,9 +9,9 @@ import torch
 
 from model.bundle import CARD, Bundle, write_manifest
 from model.bundle.novelty import NoveltyRule
+from model.pairs import find_masks
 from model.preprocess import scale
 from model.runtime import Runtime
-from model.views.masks import find_masks
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
 from training.answers import (
     is_missed,

@@ -1,4 +1,6 @@
-"""Assign the pixels of an image to its digits, by one rule for service and evaluation.
+"""Images of two digits: overlay them, and assign the pixels to the digits again.
+
+Service, training and evaluation have one rule.
 
 Each digit is reconstructed from its capsule alone. The brightness of each pixel is divided among
 the digits in proportion to the brightness of their reconstructions there. A pixel belongs to the
@@ -14,6 +16,11 @@ from model.preprocess import Floats
 
 Mask = NDArray[np.bool_]
 
+SIZE = 36
+"""The height and width of an image of two digits, in pixels."""
+DIGIT_SIZE = 28
+MAX_SHIFT_PX = (SIZE - DIGIT_SIZE) // 2
+"""The largest shift of a digit from the middle. Two digits may lie twice as far apart."""
 INK = 0.1
 """The brightness from which a pixel is ink, in [0, 1]."""
 FAINT = 0.05
@@ -28,6 +35,21 @@ _COLOURS = np.array(
     np.float32,
 )
 """Red, green, ... by place; where red and green overlap the sum is yellow."""
+
+
+def overlay(first: Floats, second: Floats, *, dx: int, dy: int) -> Floats:
+    """Add up two digits (1, 28, 28) in one image (1, 36, 36), cut off at white.
+
+    Args:
+        dx: pixels by which the second lies right of the first; -8 to 8. Each moves half of it.
+        dy: the same, down.
+    """
+    total = np.zeros((1, SIZE, SIZE), np.float32)
+    places = (-(dy // 2), -(dx // 2)), (dy - dy // 2, dx - dx // 2)
+    for digit, (down, right) in zip((first, second), places, strict=True):
+        top, left = MAX_SHIFT_PX + down, MAX_SHIFT_PX + right
+        total[:, top : top + DIGIT_SIZE, left : left + DIGIT_SIZE] += digit
+    return np.minimum(total, 1)
 
 
 def find_masks(image: Floats, reconstructions: Floats, *, threshold: float) -> Mask:
