@@ -22,7 +22,7 @@ from onnxruntime import (
 )
 
 from model.bundle import BundleError
-from model.runtime.sessions import DTYPES, PlainSession, create_session
+from model.runtime.sessions import DTYPES, Session, create_session
 
 PROVIDER = "CPUExecutionProvider"
 QUICK_S = 0.002
@@ -41,8 +41,8 @@ class CpuDevice:
     def __init__(self, threads: int = 0) -> None:
         self.threads = threads or cpu_quota()
 
-    def open(self, graph: Path) -> PlainSession:
-        """Load a graph and measure it. A quick one runs on one thread.
+    def open(self, graph: Path, *, max_rows: int | None = None) -> Session:  # noqa: ARG002
+        """Load a graph and measure it. A quick one runs on one thread; batches have any size.
 
         Raises:
             BundleError: onnxruntime cannot load it or run it.
@@ -51,7 +51,7 @@ class CpuDevice:
         row_s, core_s = _seconds_of_a_row(graph, one_thread)
         quick = self.threads == 1 or row_s <= QUICK_S
         session = one_thread if quick else open_session(graph, threads=self.threads)
-        return PlainSession(session, core_s)
+        return Session(session, core_s)
 
 
 def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:

@@ -20,7 +20,6 @@ from model.runtime import cpu
 from model.runtime.sessions import (
     Array,
     BucketedSession,
-    PlainSession,
     Session,
     create_session,
 )
@@ -86,27 +85,20 @@ class CudaDevice:
         with _calling_cuda():
             self._touchstone = OrtValue.ortvalue_from_numpy(np.ones(1), *self.location)
 
-    def open_bucketed(self, graph: Path, *, max_rows: int) -> BucketedSession:
-        """Load a graph whose batches are padded to buckets, each captured as a CUDA graph.
+    def open(self, graph: Path, *, max_rows: int | None = None) -> Session:
+        """Load a graph. With `max_rows`, batches are padded to buckets, each a CUDA graph.
 
         Raises:
             DeviceError: it does not load on CUDA.
             BundleError: it does not load on the CPU either.
         """
+        if max_rows is None:
+            return Session(self.open_session(graph, graphs=False))
         session = self.open_session(graph, graphs=self.options.graphs)
         with _calling_cuda():
             bucketed = BucketedSession(session, max_rows, device=self.location)
         self.bucketed.append(bucketed)
         return bucketed
-
-    def open(self, graph: Path) -> PlainSession:
-        """Open a graph that is rarely used, without buckets or capture.
-
-        Raises:
-            DeviceError: it does not load on CUDA.
-            BundleError: it does not load on the CPU either.
-        """
-        return PlainSession(self.open_session(graph, graphs=False))
 
     def warm_up(self) -> None:
         """Run every bucket of every graph, on the thread that will use them.

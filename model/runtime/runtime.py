@@ -30,7 +30,7 @@ from model.preprocess import (
 )
 from model.runtime.cpu import CpuDevice, open_session
 from model.runtime.cuda import CudaDevice, CudaOptions, DeviceError
-from model.runtime.sessions import Array, PlainSession, Session
+from model.runtime.sessions import Array, Session
 
 Device = Literal["auto", "cuda", "cpu"]
 
@@ -76,16 +76,16 @@ class Runtime:
         self._cpu = CpuDevice(threads)
         self._any_size = self._open(
             ANY_SIZE,
-            lambda graph: PlainSession(open_session(graph, threads=self._cpu.threads)),
+            lambda graph: Session(open_session(graph, threads=self._cpu.threads)),
         )
         self._cuda_options = cuda or CudaOptions()
         self.cuda: CudaDevice | None = None
         self._strict = device == "cuda"
         if device == "cpu":
-            self._use_cpu()
+            self._use(self._cpu)
         else:
             with self._falling_back():
-                self._use_cuda()
+                self._use(CudaDevice(self._cuda_options))
 
     def __repr__(self) -> str:
         return f"Runtime({self.bundle.manifest.name!r}, provider={self.provider!r})"
@@ -205,23 +205,14 @@ class Runtime:
         """The roles of all graphs that encode on this device."""
         return {self.encoder_role(rows) for rows in range(1, self.max_encode_rows + 1)}
 
-    def _use_cpu(self) -> None:
-        """Batches run as they come."""
-        self.cuda, cpu = None, self._cpu
-        self._encoders: dict[GraphRole, Session] = {
-            role: cpu.open(self.bundle.graph(role)) for role in self.encoder_roles
-        }
-        self._decoder = self._open("decoder", cpu.open)
-        self._routing = self._open("routing", cpu.open)
-
-    def _use_cuda(self) -> None:
-        """Batches are padded to buckets, and buckets are captured as CUDA graphs."""
-        cuda = self.cuda = CudaDevice(self._cuda_options)
-        encode = partial(cuda.open_bucketed, max_rows=self.max_encode_rows)
+    def _use(self, device: CpuDevice | CudaDevice) -> None:
+        """Open all graphs on a device."""
+        self.cuda = device if isinstance(device, CudaDevice) else None
+        encode = partial(device.open, max_rows=self.max_encode_rows)
         self._encoders = {role: encode(self.bundle.graph(role)) for role in self.encoder_roles}
-        decode = partial(cuda.open_bucketed, max_rows=self.max_decode_rows)
+        decode = partial(device.open, max_rows=self.max_decode_rows)
         self._decoder = self._open("decoder", decode)
-        self._routing = self._open("routing", cuda.open)
+        self._routing = self._open("routing", device.open)
 
     def _open(self, role: GraphRole, open_graph: Callable[[Path], Session]) -> Session | None:
         graphs = self.bundle.manifest.graphs
@@ -242,7 +233,7 @@ class Runtime:
             if self._strict:
                 raise DeviceError(f"CUDA was asked for and does not work: {error}") from error
             _say_once(f"running on the CPU: {error}")
-            self._use_cpu()
+            self._use(self._cpu)
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,23 +20,13 @@ replay.
 """
 
 
-class Session(Protocol):
-    """A graph that is ready to run: on a CPU from any thread, on CUDA from one alone."""
+class Session:
+    """A graph that is ready to run, in batches as they are: from any thread on a CPU.
 
-    @property
-    def core_s(self) -> float:
-        """Seconds of a core that one row alone takes; 0 on another device."""
-
-    @property
-    def provider(self) -> str:
-        """The onnxruntime provider in use."""
-
-    def run(self, **inputs: Array) -> list[Array]:
-        """Return all outputs, in the graph's order. The first axis of every array is the batch."""
-
-
-class PlainSession:
-    """A session that runs batches as they are, which suits the CPU."""
+    Args:
+        session: of onnxruntime.
+        core_s: seconds of a core that one row alone takes; 0 on another device.
+    """
 
     def __init__(self, session: InferenceSession, core_s: float = 0.0) -> None:
         self.session = session
@@ -48,12 +38,12 @@ class PlainSession:
         return str(self.session.get_providers()[0])
 
     def run(self, **inputs: Array) -> list[Array]:
-        """Return all outputs."""
+        """Return all outputs, in the graph's order. The first axis of every array is the batch."""
         outputs: list[Array] = self.session.run(None, inputs)
         return outputs
 
 
-class BucketedSession:
+class BucketedSession(Session):
     """A session that pads batches to a bucket's size. Each bucket has buffers that never move.
 
     That is what a CUDA graph needs: captured once, it is replayed on the same addresses. Each
@@ -74,16 +64,10 @@ class BucketedSession:
         *,
         device: tuple[str, int] = ("cpu", 0),
     ) -> None:
-        self.core_s = 0.0
-        self._session = session
+        super().__init__(session)
         self._max_rows = max_rows
         sizes = {*(1 << power for power in range(max_rows.bit_length())), max_rows}
         self._slots = {rows: _Slot(session, rows, device) for rows in sorted(sizes)}
-
-    @property
-    def provider(self) -> str:
-        """The onnxruntime provider in use."""
-        return str(self._session.get_providers()[0])
 
     def warm_up(self) -> None:
         """Capture every bucket, the largest first, so that the memory arena grows once."""
@@ -106,23 +90,12 @@ class BucketedSession:
             return parts[0]
         return [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]
 
-    def _bucket_of(self, rows: int) -> int:
-        """The smallest bucket that holds the rows."""
-        return min(1 << (rows - 1).bit_length(), self._max_rows)
-
     def _run(self, inputs: dict[str, Array]) -> list[Array]:
         rows = len(next(iter(inputs.values())))
-        slot = self._slots[self._bucket_of(rows)]
+        slot = self._slots[min(1 << (rows - 1).bit_length(), self._max_rows)]
         slot.stage(inputs)
         # On the CPU an output is the buffer itself, which the next run overwrites: copy.
         return [np.array(output[:rows]) for output in slot.run()]
-
-
-class _Buffer(NamedTuple):
-    """The memory of one input of a bucket, on the host and on the device."""
-
-    staged: Array
-    bound: OrtValue
 
 
 class _Slot:
@@ -133,14 +106,15 @@ class _Slot:
         self._options = RunOptions()
         self._options.add_run_config_entry("gpu_graph_id", str(rows))
         self._binding = session.io_binding()
-        self._inputs: dict[str, _Buffer] = {}
+        self._inputs: dict[str, tuple[Array, OrtValue]] = {}
+        """The memory of each input, on the host and on the device."""
         self._outputs: list[OrtValue] = []
         for entry in session.get_inputs():
             staged = np.zeros((rows, *entry.shape[1:]), DTYPES[entry.type])
             bound = OrtValue.ortvalue_from_shape_and_type(staged.shape, staged.dtype.type, *device)
             bound.update_inplace(staged)
             self._binding.bind_ortvalue_input(entry.name, bound)
-            self._inputs[entry.name] = _Buffer(staged, bound)
+            self._inputs[entry.name] = (staged, bound)
         for entry in session.get_outputs():
             shape, dtype = (rows, *entry.shape[1:]), DTYPES[entry.type]
             bound = OrtValue.ortvalue_from_shape_and_type(shape, dtype, *device)
