@@ -11,7 +11,7 @@ import ctypes
 import math
 import random
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from http import HTTPStatus
@@ -260,6 +260,8 @@ class Claim:
         self._admission, self.address = admission, address
         self.caller: Hashable = address
         """The key or the address that rows and milliseconds are counted by."""
+        self.seconds: dict[str, float] = defaultdict(float)
+        """How long each stage of it took."""
         self._reserved = 0
 
     def __enter__(self) -> Self:
@@ -385,6 +387,12 @@ def current_caller() -> Hashable:
     """Whom the current task works for: the key or the address of the request."""
     claim = _current.get()
     return claim.caller if claim else None
+
+
+def record_stage(stage: str, seconds: float) -> None:
+    """Add to a stage of the request that this task works for, if any."""
+    if claim := _current.get():
+        claim.seconds[stage] += seconds
 
 
 def charge_time(seconds: float) -> None:

@@ -22,7 +22,7 @@ from model.preprocess.header import Header, is_plain_png, read_header
 from model.preprocess.pixels import Box, FoundPolarity
 from model.preprocess.reader import MAX_SIDE, check_size, decode
 from model.views import MODULES
-from service.admission import current_caller
+from service.admission import current_caller, record_stage
 from service.errors import (
     InvalidParameter,
     Problem,
@@ -33,7 +33,6 @@ from service.errors import (
 )
 from service.pool import Crashed, Pool
 from service.shared import Turns
-from service.telemetry import timings
 
 if TYPE_CHECKING:  # processes that decode do not import pydantic
     from model.bundle import PreprocessRule
@@ -211,7 +210,7 @@ class PictureDecoder:
         try:
             return await self._decode_all(await self.weigh(uploads, spec), spec)
         finally:
-            timings.record("preprocess", time.monotonic() - began)
+            record_stage("preprocess", time.monotonic() - began)
 
     async def weigh(
         self, uploads: Sequence[Upload | Weighed], spec: ImageSpec

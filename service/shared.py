@@ -1,4 +1,4 @@
-"""Callers take turns at what they share, such as a thread, and connections have a bound.
+"""Callers take turns at what they share, such as a thread.
 
 A *caller* is the key or the address of a client. At a bound, the caller that holds most gives way.
 """
@@ -6,14 +6,13 @@ A *caller* is the key or the address of a client. At a bound, the caller that ho
 from __future__ import annotations
 
 import asyncio
-import resource
 import sys
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from itertools import chain, islice
+from itertools import chain
 from typing import Generic, ParamSpec, TypeVar
 
 from service.admission import charge_time, current_caller
@@ -28,12 +27,6 @@ _SWITCH_S = 0.0005
 """A thread that runs Python lets the event loop go on after this long, in place of 5 ms."""
 MAX_WAITING = 256
 """This many functions may wait. Beyond it, the caller that has most is refused, with 429."""
-IDLE_BYTES = 16_384
-"""A connection without a request takes about 7 kB, and a head of 8 kB may be arriving on it."""
-_SPARE_DESCRIPTORS = 256
-"""File descriptors that connections leave for everything else."""
-_LOOKED_AT = 64
-"""Of so many connections, one is dropped: those that have waited longest for a request."""
 
 
 class RoundRobin(Generic[T]):
@@ -195,67 +188,3 @@ class SlowThread:
     def close(self) -> None:
         """End the thread once its task is done."""
         self._executor.shutdown(wait=False, cancel_futures=True)
-
-
-def max_connections(budget_bytes: int) -> int:
-    """Return how many connections a process may hold.
-
-    Its file descriptors decide, and a quarter of its bytes.
-    """
-    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    by_bytes = budget_bytes // 4 // IDLE_BYTES
-    return max(1, min(by_bytes, max(descriptors // 2, descriptors - _SPARE_DESCRIPTORS)))
-
-
-class Connections:
-    """The open connections of all addresses.
-
-    A new connection is always accepted. Beyond the limit another one is dropped for it: of those
-    that have waited longest for a request, one of the address that has the most connections. A
-    connection is kept while its request is being answered.
-
-    Args:
-        limit: of connections.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._of_address = Counter[str]()
-        self._resting: dict[Callable[[], None], str] = {}
-        """The addresses of connections that may be dropped, by what drops them, oldest first."""
-
-    @property
-    def count(self) -> int:
-        """How many are open."""
-        return self._of_address.total()
-
-    def open(self, address: str, drop: Callable[[], None]) -> None:
-        """Count a new connection, and drop another one if there are too many.
-
-        Args:
-            address: of the client.
-            drop: ends it; `close` is called then.
-        """
-        self._of_address[address] += 1
-        if self.count > self.limit and self._resting:
-            oldest = islice(self._resting.items(), _LOOKED_AT)
-            drop_other, _ = max(oldest, key=lambda resting: self._of_address[resting[1]])
-            del self._resting[drop_other]
-            drop_other()
-        self._resting[drop] = address
-
-    def rest(self, address: str, drop: Callable[[], None]) -> None:
-        """The connection waits for a request, or for more of one."""
-        self._resting.pop(drop, None)
-        self._resting[drop] = address
-
-    def work(self, drop: Callable[[], None]) -> None:
-        """The connection's request is being answered."""
-        self._resting.pop(drop, None)
-
-    def close(self, address: str, drop: Callable[[], None]) -> None:
-        """The connection has ended."""
-        self._resting.pop(drop, None)
-        self._of_address[address] -= 1
-        if not self._of_address[address]:
-            del self._of_address[address]

@@ -14,7 +14,7 @@ from service.inference.bundles import trim_memory
 from service.inference.engine import Engine
 from service.pictures import PictureDecoder, drawing_pool
 from service.settings import Settings
-from service.shared import Connections, SlowThread, max_connections
+from service.shared import SlowThread
 from service.telemetry.metrics import Metrics, Workers
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,6 @@ class Context:
             burst_rows=settings.rate_burst_per_key,
         )
         self.metrics = Metrics(lambda: self.admission.waiting_rows, self.registry)
-        self.connections = Connections(max_connections(settings.max_waiting_bytes))
         self.pictures = PictureDecoder(max_pixels=settings.max_pixels, processes=2)
         self.drawing = drawing_pool()
         self.slow = SlowThread()

@@ -33,7 +33,7 @@ from service.http.answers import MODEL_HEADER, NOTES_HEADER
 from service.http.context import Context
 from service.http.keys import KEY_HEADER, Sites
 from service.http.request import TIMEOUT_HEADER, Body
-from service.telemetry import logs, timings
+from service.telemetry import logs
 
 log = logging.getLogger(__name__)
 PROBLEM = "application/problem+json"
@@ -114,7 +114,7 @@ class Middleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, seconds = time.perf_counter(), timings.collect()
+        started = time.perf_counter()
         method, status = scope["method"], 0
         headers = dict(scope["headers"])
         request_id = self._identify(scope, headers)
@@ -135,6 +135,7 @@ class Middleware:
             await send(message)
 
         claim = scope["state"]["claim"] = self.context.admission.claim(_address(scope))
+        seconds = claim.seconds
         announced = headers.get(b"content-length", b"")
         body = Body(claim, self.settings, receive, announced, scope.get("extensions", ()))
         self.metrics.begin_request()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
+from collections import Counter
+from collections.abc import Callable
 from ipaddress import ip_address
+from itertools import islice
 from typing import Any
 
 import httptools
@@ -16,7 +20,6 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from service.admission import Admission, Claim
 from service.errors import Busy
-from service.shared import IDLE_BYTES, Connections
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 65_536
@@ -35,6 +38,12 @@ _PIECE_BYTES = 16_384
 _MAX_ADDRESSES_BYTES = 500
 _MOMENT_S = 0.2
 """A client that has just connected may take this long to send its request while the server ends."""
+IDLE_BYTES = 16_384
+"""A connection without a request takes about 7 kB, and a head of 8 kB may be arriving on it."""
+_SPARE_DESCRIPTORS = 256
+"""File descriptors that connections leave for everything else."""
+_LOOKED_AT = 64
+"""Of so many connections, one is dropped: those that have waited longest for a request."""
 
 
 class Http1(HttpToolsProtocol):
@@ -54,7 +63,7 @@ class Http1(HttpToolsProtocol):
     addresses.
 
     What a connection holds is counted by its address. A new one is always accepted, and may end
-    another that waits for a request: see `service.shared.Connections`.
+    another that waits for a request: see `Connections`.
 
     Args:
         admission: counts bytes; None where nothing does.
@@ -367,3 +376,67 @@ def _are_addresses(value: bytes) -> bool:
         )
     except ValueError:
         return False
+
+
+def max_connections(budget_bytes: int) -> int:
+    """Return how many connections a process may hold.
+
+    Its file descriptors decide, and a quarter of its bytes.
+    """
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    by_bytes = budget_bytes // 4 // IDLE_BYTES
+    return max(1, min(by_bytes, max(descriptors // 2, descriptors - _SPARE_DESCRIPTORS)))
+
+
+class Connections:
+    """The open connections of all addresses.
+
+    A new connection is always accepted. Beyond the limit another one is dropped for it: of those
+    that have waited longest for a request, one of the address that has the most connections. A
+    connection is kept while its request is being answered.
+
+    Args:
+        limit: of connections.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._of_address = Counter[str]()
+        self._resting: dict[Callable[[], None], str] = {}
+        """The addresses of connections that may be dropped, by what drops them, oldest first."""
+
+    @property
+    def count(self) -> int:
+        """How many are open."""
+        return self._of_address.total()
+
+    def open(self, address: str, drop: Callable[[], None]) -> None:
+        """Count a new connection, and drop another one if there are too many.
+
+        Args:
+            address: of the client.
+            drop: ends it; `close` is called then.
+        """
+        self._of_address[address] += 1
+        if self.count > self.limit and self._resting:
+            oldest = islice(self._resting.items(), _LOOKED_AT)
+            drop_other, _ = max(oldest, key=lambda resting: self._of_address[resting[1]])
+            del self._resting[drop_other]
+            drop_other()
+        self._resting[drop] = address
+
+    def rest(self, address: str, drop: Callable[[], None]) -> None:
+        """The connection waits for a request, or for more of one."""
+        self._resting.pop(drop, None)
+        self._resting[drop] = address
+
+    def work(self, drop: Callable[[], None]) -> None:
+        """The connection's request is being answered."""
+        self._resting.pop(drop, None)
+
+    def close(self, address: str, drop: Callable[[], None]) -> None:
+        """The connection has ended."""
+        self._resting.pop(drop, None)
+        self._of_address[address] -= 1
+        if not self._of_address[address]:
+            del self._of_address[address]

@@ -24,7 +24,6 @@ from service.admission import TURN_ROWS, Claim, row_prices
 from service.errors import Problem, unwrap
 from service.inference.batcher import Batcher, BatcherLost, Queue
 from service.shared import SlowThread
-from service.telemetry import timings
 from service.telemetry.metrics import BatchReport
 
 log = logging.getLogger(__name__)
@@ -96,10 +95,10 @@ class Engine:
                     (model, graph), turn, caller=claim.caller, deadline=claim.deadline
                 )
             except BaseException:  # too late, or its client has left
-                timings.record("queue", time.monotonic() - began)
+                claim.seconds["queue"] += time.monotonic() - began
                 raise
-            timings.record("queue", computed.waited_s)
-            timings.record("compute", computed.computed_s)
+            claim.seconds["queue"] += computed.waited_s
+            claim.seconds["compute"] += computed.computed_s
             claim.record_computed(price * len(turn), computed.own_s)
             results += computed.rows
         return results

@@ -21,7 +21,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from service.http.protocol import Http1
+from service.http.protocol import Connections, Http1, max_connections
 from service.settings import Settings
 from service.telemetry import FOLDER
 
@@ -69,7 +69,7 @@ class Server(uvicorn.Server):
             http=partial(  # type: ignore[arg-type]
                 Http1,
                 admission=app.state.admission,
-                connections=app.state.connections,
+                connections=Connections(max_connections(settings.max_waiting_bytes)),
                 upload_timeout_s=settings.upload_timeout_s,
             ),
             ws="none",

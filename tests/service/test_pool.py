@@ -101,6 +101,21 @@ def test_a_crash_is_nobody_else_s(end: Any) -> None:
     asyncio.run(ask())
 
 
+def count_sockets() -> int:
+    """How many sockets this process has."""
+    return sum(path.is_socket() for path in Path("/proc/self/fd").iterdir())
+
+
+@scenario
+async def test_a_process_has_no_connection_of_another() -> None:
+    """One in bad hands cannot answer in the name of its neighbour."""
+    async with opened(processes=2) as pool:
+        neighbour = asyncio.create_task(pool.run(AMPLE_S, time.sleep, 3600))
+        await asyncio.sleep(0)
+        assert (1, b"") == await pool.run(AMPLE_S, count_sockets)
+        neighbour.cancel()
+
+
 def test_processes_inherit_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither keys nor anything else that is the service's alone; but the path to its modules."""
     monkeypatch.setenv("CAPSNET_API_KEYS", '["a-key-that-must-not-leak"]')

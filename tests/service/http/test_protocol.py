@@ -13,12 +13,13 @@ import uvicorn
 
 from service.admission import Admission
 from service.http.protocol import (
+    IDLE_BYTES,
     MAX_HEAD_BYTES,
     MAX_HEADERS,
     MAX_TARGET_BYTES,
+    Connections,
     Http1,
 )
-from service.shared import IDLE_BYTES, Connections
 
 WITH_LENGTH = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n%b\r\nhello"
 LAST = b"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
