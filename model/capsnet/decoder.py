@@ -199,7 +199,7 @@ class ClassCodes(nn.Module):
             labels: (N,), int64.
         """
         pixels = self._thumbnails(images).flatten(1).double()  # (N, P)
-        present = labels.unique().tolist()
+        present = sorted(set(labels.tolist()))
         for label in present:
             own = labels == label
             self.means[label] = mean = pixels[own].mean(dim=0)
