@@ -52,6 +52,23 @@ def test_the_network_fits_the_pictures(folder: Folder, tiny: Recipe) -> None:
     assert 30 == len(data.all.images)
 
 
+def test_poses_of_few_pictures_are_homogeneous(
+    folder: Folder, tiny: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the preset for folders; the code of each class stays as it was fitted."""
+    pets, other = folder(size=(32, 32)), replace(tiny, network=PICTURES.network)
+    for recipe, few, pose in (
+        (PICTURES, 9, "homogeneous"),
+        (PICTURES, 8, "routed"),
+        (other, 9, "routed"),
+    ):
+        monkeypatch.setattr("training.training_data._FEW_OF_A_CLASS", few)
+        fitted = load_pictures(recipe, pets).recipe
+        assert isinstance(fitted.network, AttentionConfig)
+        assert pose == fitted.network.pose
+        assert ("decoder" in fitted.frozen) == (pose == "homogeneous")
+
+
 def test_pictures_too_small_for_the_network(folder: Folder, tiny: Recipe) -> None:
     """The error names both."""
     with pytest.raises(DatasetError, match=r"tiny and images of 12x12 px: .* too small"):
