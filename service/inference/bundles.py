@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,8 +46,8 @@ def load_runtimes(
         folder: where a copy of the folder of the settings is. Errors name the original.
 
     Raises:
-        NothingToServe: nothing is loaded, or not the default bundle. The only bundle is the default
-            one if the settings name none.
+        NothingToServe: nothing is loaded, or the default bundle is not. If the settings name no
+            default and there is no bundle `mnist`, the first bundle by name is the default.
         ReloadRefused: one is broken, if `strict`.
         model.runtime.DeviceError: the device that was asked for does not work.
     """
@@ -85,16 +85,23 @@ def load_runtimes(
             refuse(str(error))
     if not settings.bundles.is_dir():
         raise NothingToServe(f"there is no folder of bundles {settings.bundles}")
-    is_named = "default_model" in settings.model_fields_set
-    if settings.default_model not in runtimes and (is_named or len(paths) != 1 or not runtimes):
-        known = ", ".join(sorted(runtimes))
+    if settings.default_model not in runtimes:
+        is_broken = settings.default_model in {path.name for path in paths}
+        _replace_default(settings, runtimes, is_broken=is_broken)
+    return runtimes
+
+
+def _replace_default(settings: Settings, names: Collection[str], *, is_broken: bool) -> None:
+    """Log which bundle is the default instead of one that is not loaded, or refuse to serve."""
+    if is_broken or not names or "default_model" in settings.model_fields_set:
+        known = ", ".join(sorted(names))
         raise NothingToServe(
             f"the default model {settings.default_model!r} is not among the loaded bundles "
             f"({known or 'none'}) of {settings.bundles}"
             + f": set CAPSNET_DEFAULT_MODEL to one of {known}"
             * bool(known)
         )
-    return runtimes
+    log.info("the default model is %r; CAPSNET_DEFAULT_MODEL sets another", min(names))
 
 
 def _has_other_name(bundle: Bundle) -> bool:

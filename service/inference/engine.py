@@ -54,9 +54,8 @@ class Engine:
     """Serialised answers that only another engine changes."""
 
     def default_model(self, wanted: str) -> str:
-        """Return the model of requests that name none: the wanted one, or the only one."""
-        alone = wanted not in self.manifests and len(self.manifests) == 1
-        return next(iter(self.manifests)) if alone else wanted
+        """Return the model of requests that name none: the wanted one, or the first by name."""
+        return wanted if wanted in self.manifests else min(self.manifests, default=wanted)
 
     def __repr__(self) -> str:
         return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.batcher!r})"

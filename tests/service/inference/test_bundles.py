@@ -91,25 +91,28 @@ def test_nothing_is_served_without_the_default_bundle(
         load_runtimes(settings(tmp_path))
 
 
-def test_a_single_bundle_is_the_default(add_bundle: Callable[[str], Path], tmp_path: Path) -> None:
-    """If the settings name none; a second bundle makes the choice unclear again."""
+def test_the_first_bundle_by_name_is_the_default(
+    add_bundle: Callable[[str], Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If the settings name none and there is no `mnist`; the log says which it is."""
+    caplog.set_level("INFO")
     add_bundle("shapes")
-    plain = Settings(bundles=tmp_path, device="cpu", threads=1)
-    with serve(plain) as client:
-        (only,) = client.get("/models").json()["models"]
-        answer = client.post("/classify", files={"file": (SAMPLES / "7.png").read_bytes()})
-    assert ("shapes", True) == (only["name"], only["default"])
-    assert "shapes" == answer.json()["model"]
     add_bundle("letters")
-    with pytest.raises(NothingToServe, match="one of letters, shapes"):
-        load_runtimes(plain)
+    with serve(Settings(bundles=tmp_path, device="cpu", threads=1)) as client:
+        models = client.get("/models").json()["models"]
+        answer = client.post("/classify", files={"file": (SAMPLES / "7.png").read_bytes()})
+    assert {"letters": True, "shapes": False} == {one["name"]: one["default"] for one in models}
+    assert "letters" == answer.json()["model"]
+    assert "the default model is 'letters'" in caplog.text
 
 
 def test_nothing_is_served_if_the_default_bundle_is_broken(
     add_bundle: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """An altered default bundle is never served."""
+    """No other bundle takes the place of an altered default bundle."""
     replace_graph(add_bundle("mnist"))
     add_bundle("mnist-compact")
-    with pytest.raises(NothingToServe):
-        load_runtimes(settings(tmp_path))
+    unnamed = Settings(bundles=tmp_path, device="cpu", threads=1)
+    for own in (settings(tmp_path), unnamed):
+        with pytest.raises(NothingToServe, match="set CAPSNET_DEFAULT_MODEL to one of"):
+            load_runtimes(own)
