@@ -163,12 +163,12 @@ def train(
     recipe, validation = training_data.recipe, None if final else training_data.validation
     training = training_data.all if final else training_data.training
     name = recipe.name if data is None else training_data.dataset.name
-    pictures = training_data.pictures
-    if pictures and final:
-        both = (*pictures.learnt, *pictures.held_out_pictures)
-        pictures = pictures.model_copy(update={"learnt": both})
+    split = training_data.split
+    if split and final:
+        both = (*split.learnt, *split.held_out_pictures)
+        split = split.model_copy(update={"learnt": both})
     command = typed_command(context.meta[TYPED])
-    plan = Plan(recipe, seed, training, validation, directory, pictures, published, command)
+    plan = Plan(recipe, seed, training, validation, directory, split, published, command)
     with plan.locked():
         trainer = Trainer(plan, device=torch_device, resume=resumes)
         say = Console().print
@@ -177,7 +177,7 @@ def train(
             initialised = [key for key in trainer.network.state_dict() if key not in loaded]
             rest = ", ".join(initialised) or "nothing"
             say(f"weights from {source}: {', '.join(loaded)}; initialised: {rest}")
-        if pictures and not trainer.done_steps:
+        if split and not trainer.done_steps:
             for notice in filter(None, (reason, *training_data.notices)):
                 say(notice, markup=False)
             say(_describe(trainer))
@@ -185,7 +185,7 @@ def train(
         chooser = ThreadChooser() if chooses else None
         if trainer.run(max_minutes=max_minutes, threads=chooser):
             say(f"{name} is trained: {plan.checkpoint_path}")
-            names = pictures.class_names if pictures else ()
+            names = split.class_names if split else ()
             for sentence in conclude(trainer, names):
                 say(sentence, markup=False)
         else:
@@ -366,7 +366,7 @@ def _try_stem(load_own: Callable[..., TrainingData], stem: Stem) -> float:
     data = load_own(published)
     with TemporaryDirectory() as directory:
         parts = data.recipe, 1, data.training, data.validation, Path(directory)
-        trainer = Trainer(Plan(*parts, data.pictures, published), device=torch.device("cpu"))
+        trainer = Trainer(Plan(*parts, data.split, published), device=torch.device("cpu"))
         trainer.run(max_minutes=_TRIAL_MINUTES, threads=ThreadChooser())
         return 100.0 if trainer.error_percent is None else trainer.error_percent
 

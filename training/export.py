@@ -1,4 +1,10 @@
-"""Export a run as a bundle: weights in 16 bits, graphs and a manifest, checked for parity."""
+"""Export a run as a bundle, whose graphs compute what its network computes.
+
+An export writes `weights.safetensors` (large weights in 16 bits), `<role>.onnx`, `manifest.json`
+and `metrics.jsonl`; by `training.analysis.bundle` `novelty.npz`, `neighbours.npz` and
+`decoded.png`, where they apply; `CARD.md`, `figures.png` and `samples/`; and `wrong.png`, where it
+scores the bundle.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +94,7 @@ def export(
 ) -> None:
     """Check that the bundle of a run computes what its network computes, and write it."""
     choose_threads()
-    bundle = publish(
+    bundle = export_run(
         run_dir,
         bundles,
         name=name,
@@ -124,7 +130,7 @@ def conclude_export(bundle: Bundle) -> Iterator[str]:
         yield f"next: python -m training evaluate {shlex.quote(str(path))}{option}"
 
 
-def publish(
+def export_run(
     run_dir: Path,
     bundles: Path,
     *,
@@ -428,5 +434,5 @@ def _sparse_noise(network: Network) -> Tensor:
 def _count_changes(
     before: NDArray[np.float32], after: NDArray[np.float32], labels: NDArray[np.integer]
 ) -> int:
-    """Images whose answer follows from the presence (N, K) after, but not from that before."""
+    """The number of images whose answer differs between presence before and after, (N, K) each."""
     return int((answer(before, labels) != answer(after, labels)).any(axis=1).sum())

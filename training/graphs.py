@@ -46,13 +46,13 @@ class ExportError(BundleError):
 
 
 def refuse_difference(what: str, actual: Any, expected: Any, tolerance: float) -> None:
-    """Refuse numbers that are off by more than a tolerance, or are none.
+    """Refuse outputs that are NaN or differ by more than the tolerance.
 
     Args:
         tolerance: a share of the largest expected number where that is over 1.
 
     Raises:
-        ExportError: they are, or their shape is another one.
+        ExportError: they do, or their shapes differ.
     """
     if actual.shape != expected.shape:
         raise ExportError(f"{what}: {actual.shape} in place of {expected.shape}")

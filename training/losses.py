@@ -1,4 +1,4 @@
-"""Training losses: named terms, each averaged over the batch."""
+"""Training losses, each averaged over the batch: `training.tasks.Task.losses` calls them."""
 
 from __future__ import annotations
 

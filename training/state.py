@@ -157,7 +157,7 @@ class Plan:
     training: Examples
     validation: Examples | None
     directory: Path
-    pictures: FolderSplit | None = None
+    split: FolderSplit | None = None
     """The folder that the examples are from, where that is no published data set."""
     weights: PublishedWeights | None = None
     """The published weights that a pretrained stem starts from."""
@@ -405,7 +405,7 @@ class TrainingState:
             network, self.run = best.weights, replace(self.run, kept_step=best.step)
         Checkpoint(
             recipe=self._plan.recipe,
-            pictures=self._plan.pictures,
+            pictures=self._plan.split,
             examples=examples,
             runs=(*self._before, self.run),
             network=network,
@@ -423,7 +423,7 @@ class TrainingState:
         saved = Checkpoint.load(path)
         *before, run = saved.runs
         asked = (plan.recipe, plan.seed, plan.held_out_count)
-        same = plan.pictures.is_same(saved.pictures) if plan.pictures else not saved.pictures
+        same = plan.split.is_same(saved.pictures) if plan.split else not saved.pictures
         if not same or asked != (saved.recipe, run.seed, run.held_out):
             others = [
                 field.name
@@ -453,8 +453,8 @@ class RunningAverage:
     torch's own `AveragedModel` would make the CPU wait for the GPU after every step.
 
     Args:
-        decay: of the average at each step; at the beginning lower, so that it covers about the
-            last tenth of the steps.
+        decay: share of the old average kept at each step; less at first, so that the average spans
+            about the last tenth of the steps so far.
     """
 
     def __init__(self, network: Network, *, decay: float) -> None:

@@ -85,7 +85,7 @@ class Trainer:
     @property
     def total_steps(self) -> int:
         """The number of steps after which the run is complete."""
-        images = self.plan.recipe.epochs * len(self.task.batches)
+        images = self.plan.recipe.epochs * self.task.batches.rows_per_epoch
         # a fractional number of epochs must not round up to one step more
         return math.ceil(round(images, 6) / self.plan.recipe.batch_size)
 
@@ -169,7 +169,7 @@ class Trainer:
                 f"a weight is not finite at step {self.done_steps}; the last checkpoint is kept"
             )
         self._fit_statistics()
-        self.state.save(examples=len(self.task.batches), complete=self.complete)
+        self.state.save(examples=self.task.batches.rows_per_epoch, complete=self.complete)
 
     def _work(self, rows: Tensor, step: Tensor) -> Losses:
         """Compute gradients from the rows of a batch, and move the weights."""
@@ -182,7 +182,7 @@ class Trainer:
     @property
     def _epoch(self) -> float:
         """The epochs done, at most those of the recipe: the last batch may exceed them."""
-        done = self.done_steps * self.plan.recipe.batch_size / len(self.task.batches)
+        done = self.done_steps * self.plan.recipe.batch_size / self.task.batches.rows_per_epoch
         return min(done, self.plan.recipe.epochs)
 
     def _add_losses(self, losses: dict[str, float], steps_per_s: float) -> None:
@@ -210,7 +210,7 @@ class Trainer:
     def _validate(self) -> None:
         """Measure the error on what is held out after each epoch, and in the end."""
         validation = self.plan.validation
-        every = math.ceil(len(self.task.batches) / self.plan.recipe.batch_size)
+        every = math.ceil(self.task.batches.rows_per_epoch / self.plan.recipe.batch_size)
         every = max(every, MIN_STEPS) if self.plan.recipe.keep == "best" else every
         if self.done_steps % every and not self.complete:
             return

@@ -125,7 +125,7 @@ class TrainingData(NamedTuple):
     training: Examples
     validation: Examples
     """The last ones, or in a folder those of each class that a seed chose."""
-    pictures: FolderSplit | None = None
+    split: FolderSplit | None = None
     """The folder of images; None where the data set is published."""
     notices: tuple[str, ...] = ()
     """What the folder's owner should know before the training."""
@@ -256,24 +256,24 @@ def load_pictures(
     return TrainingData(fitting, dataset, *loaded[1:])
 
 
-def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> TrainingData:
+def load_again(recipe: Recipe, split: FolderSplit | None, data_dir: Path) -> TrainingData:
     """The training images of an earlier run with this recipe, split as they were then.
 
     Raises:
         DatasetError: it is not there any more, or is not the same.
     """
-    if pictures is None:
+    if split is None:
         return load_published(recipe, data_dir)
-    network, folder = recipe.network, Path(pictures.folder)
+    network, folder = recipe.network, Path(split.folder)
     if not folder.is_dir():
         raise DatasetError(f"{folder} is not there: say where the pictures are with --data FOLDER")
     size = (network.height, network.width)
     # fingerprints tell whether the pictures are the same, so other files may be skipped
-    split = pictures.model_copy(update={"skip_unreadable": True})
-    data = load_pictures(recipe, folder, channels=network.channels, size=size, split=split)
-    now = data.pictures
+    lenient = split.model_copy(update={"skip_unreadable": True})
+    data = load_pictures(recipe, folder, channels=network.channels, size=size, split=lenient)
+    now = data.split
     assert now is not None
-    known = {*pictures.learnt, *pictures.held_out_pictures}
-    if not pictures.is_same(now) or not known.issuperset(now.learnt):
-        raise DatasetError(f"{pictures.folder} has changed since the network was trained on it")
-    return data._replace(recipe=recipe, pictures=pictures)
+    known = {*split.learnt, *split.held_out_pictures}
+    if not split.is_same(now) or not known.issuperset(now.learnt):
+        raise DatasetError(f"{split.folder} has changed since the network was trained on it")
+    return data._replace(recipe=recipe, split=split)

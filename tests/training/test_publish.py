@@ -23,7 +23,7 @@ from training.__main__ import app
 from training.answers import measure_presence
 from training.data.datasets import DATASETS
 from training.data.source import DatasetError
-from training.export import publish
+from training.export import export_run
 from training.figures import DECODED, FIGURES, WRONG
 from training.metrics import METRICS
 from training.provenance import ProvenanceError
@@ -71,7 +71,7 @@ def test_a_published_bundle_carries_its_training(
     run_dir: Path, data_dir: Path, tmp_path: Path, recipe: Recipe
 ) -> None:
     """Recipe, runs, log, curves and card go with the network, which answers as it was trained."""
-    bundle = publish(run_dir, tmp_path, name=None, data_dir=data_dir)
+    bundle = export_run(run_dir, tmp_path, name=None, data_dir=data_dir)
     training = bundle.manifest.training
     (run,) = training["runs"]
     assert recipe == Recipe.from_dict(training["recipe"])
@@ -93,7 +93,7 @@ def test_images_become_samples_where_their_licence_is_known(
 ) -> None:
     """They are held-out images, and the index names the licence."""
     monkeypatch.setitem(DATASETS, "toys", replace(DATASETS["toys"], licence="CC0-1.0"))
-    bundle = publish(run_dir, tmp_path, name=None, data_dir=data_dir)
+    bundle = export_run(run_dir, tmp_path, name=None, data_dir=data_dir)
     recipe = Recipe.from_dict(bundle.manifest.training["recipe"])
     known = {image.tobytes() for image in load_published(recipe, data_dir).validation.images}
     for sample in read_samples(bundle.path / SAMPLES, len(bundle.manifest.class_names)):
@@ -114,7 +114,7 @@ def test_own_pictures_stay_out_of_a_private_bundle(
             picture.save(tmp_path / "pets" / kind / f"{number}.png")
     data = load_pictures(tiny_attention, tmp_path / "pets")
     recipe = replace(data.recipe, epochs=1)
-    plan = Plan(recipe, 1, data.training, data.validation, tmp_path / "run", data.pictures)
+    plan = Plan(recipe, 1, data.training, data.validation, tmp_path / "run", data.split)
     Trainer(plan, device=CPU).run(log_every=1)
     command = ["export", str(tmp_path / "run"), "--bundles", str(tmp_path), "--name"]
     shown = CliRunner().invoke(app, [*command, "shown"], catch_exceptions=False)
@@ -142,6 +142,6 @@ def test_the_bundle_of_another_run_is_not_replaced(run_dir: Path, tmp_path: Path
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / MANIFEST).write_text('{"training": {"imported": "net.onnx"}}')
     with pytest.raises(ProvenanceError, match=r"import of net\.onnx: choose another --name"):
-        publish(run_dir, tmp_path, name=None, data_dir=tmp_path)
+        export_run(run_dir, tmp_path, name=None, data_dir=tmp_path)
     with pytest.raises(DatasetError, match="is missing"):
-        publish(run_dir, tmp_path, name=None, data_dir=tmp_path, replace_other=True)
+        export_run(run_dir, tmp_path, name=None, data_dir=tmp_path, replace_other=True)

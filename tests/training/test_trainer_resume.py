@@ -95,12 +95,12 @@ def test_a_folder_that_holds_out_others_is_not_resumed(make_trainer: MakeTrainer
     pictures = FolderSplit(
         folder="/bars", class_names=("top", "middle"), held_out_pictures=("a", "b")
     )
-    run_three_steps(Trainer(replace(plan, pictures=pictures), device=device))
+    run_three_steps(Trainer(replace(plan, split=pictures), device=device))
     others = pictures.model_copy(update={"held_out_pictures": ("a", "c")})
     with pytest.raises(TrainingError, match="seed or split"):
-        Trainer(replace(plan, pictures=others), device=device, resume=True)
+        Trainer(replace(plan, split=others), device=device, resume=True)
     moved = pictures.model_copy(update={"folder": "/elsewhere"})
-    Trainer(replace(plan, pictures=moved), device=device, resume=True)
+    Trainer(replace(plan, split=moved), device=device, resume=True)
 
 
 def test_a_run_is_not_started_over(make_trainer: MakeTrainer) -> None:

@@ -80,7 +80,7 @@ def test_pictures_are_read_again_as_they_were(folder: Folder, tiny: Recipe, tmp_
     place = folder()
     data = load_pictures(tiny, place, channels=1, size=(28, 28))
     (place / "cat" / "later.png").write_bytes(b"no picture")
-    again = load_again(data.recipe, data.pictures, tmp_path)
+    again = load_again(data.recipe, data.split, tmp_path)
     assert (data.recipe, data.dataset) == (again.recipe, again.dataset)
     np.testing.assert_array_equal(data.validation.images, again.validation.images)
 
@@ -99,7 +99,7 @@ def test_changed_pictures_are_noticed(
     else:
         (place / "cat").rename(place / "lion")
     with pytest.raises(DatasetError, match="has changed"):
-        load_again(data.recipe, data.pictures, tmp_path)
+        load_again(data.recipe, data.split, tmp_path)
 
 
 def test_a_folder_that_grew_holds_out_what_weights_have_not_seen(
@@ -107,7 +107,7 @@ def test_a_folder_that_grew_holds_out_what_weights_have_not_seen(
 ) -> None:
     """The new split is found again; what the weights have seen stays on record."""
     place = folder(count=20)
-    first = load_pictures(tiny, place).pictures
+    first = load_pictures(tiny, place).split
     assert first is not None
     rng = np.random.default_rng(1)
     for kind in ("cat", "dog", "fish"):
@@ -115,24 +115,22 @@ def test_a_folder_that_grew_holds_out_what_weights_have_not_seen(
             pixels = rng.integers(0, 256, (28, 32, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(place / kind / f"new-{number}.png")
     data = load_pictures(tiny, place, seen=first.learnt)
-    assert data.pictures is not None
-    assert (18, (54, 54, 54)) == (len(data.validation.labels), data.pictures.class_counts)
-    assert not set(first.learnt) & set(data.pictures.held_out_pictures)
-    assert set(first.learnt) < set(data.pictures.learnt)
-    again = load_again(data.recipe, data.pictures, tmp_path)
+    assert data.split is not None
+    assert (18, (54, 54, 54)) == (len(data.validation.labels), data.split.class_counts)
+    assert not set(first.learnt) & set(data.split.held_out_pictures)
+    assert set(first.learnt) < set(data.split.learnt)
+    again = load_again(data.recipe, data.split, tmp_path)
     np.testing.assert_array_equal(data.validation.images, again.validation.images)
 
 
 def test_a_moved_folder_is_the_same(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
     """The digest is of the contents of pictures, not of their places."""
     data = load_pictures(tiny, folder())
-    assert data.pictures is not None
-    moved = Path(data.pictures.folder).rename(tmp_path / "animals")
-    again = load_again(
-        data.recipe, data.pictures.model_copy(update={"folder": str(moved)}), tmp_path
-    )
-    assert again.pictures
-    assert data.pictures.is_same(again.pictures)
+    assert data.split is not None
+    moved = Path(data.split.folder).rename(tmp_path / "animals")
+    again = load_again(data.recipe, data.split.model_copy(update={"folder": str(moved)}), tmp_path)
+    assert again.split
+    assert data.split.is_same(again.split)
 
 
 @pytest.mark.parametrize(

@@ -112,13 +112,9 @@ class RowStream(ABC):
         self._images = torch.tensor(examples.images, device=device)
         self._labels = torch.tensor(examples.labels, device=device)
         self._recipe = recipe
-        self._size = size
+        self.rows_per_epoch = size
         self._seed = seed
         self._epochs: dict[int, Tensor] = {}
-
-    def __len__(self) -> int:
-        """Return the number of rows in an epoch."""
-        return self._size
 
     @abstractmethod
     def draw(self, epoch: int) -> Tensor:
@@ -135,7 +131,7 @@ class RowStream(ABC):
     def rows(self, step: int) -> Tensor:
         """The rows (B, R) of the batch of this step, one for each image."""
         count = self._recipe.batch_size
-        epoch, offset = divmod(step * count, self._size)
+        epoch, offset = divmod(step * count, self.rows_per_epoch)
         parts = []
         while count > 0:
             parts.append(self._epoch(epoch)[offset : offset + count])
@@ -204,7 +200,7 @@ class BatchStream(RowStream):
     def _augment(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Sample shift down and right and mirror flag (N, 3), then the other numbers (N, R)."""
         recipe = self._recipe
-        count, height, width = len(self), *self._images.shape[2:]
+        count, height, width = self.rows_per_epoch, *self._images.shape[2:]
 
         def integers(low: int, high: int, columns: int = 1) -> Tensor:
             return torch.randint(low, high, (count, columns), generator=generator)
@@ -220,7 +216,7 @@ class BatchStream(RowStream):
 
     def _order(self, generator: torch.Generator) -> Tensor:
         """The examples of an epoch (N,), in random order."""
-        count, labels = len(self), self._labels.cpu()
+        count, labels = self.rows_per_epoch, self._labels.cpu()
         if not self._recipe.even_classes:
             return torch.randperm(count, generator=generator)
         classes = sorted(set(labels.tolist()))

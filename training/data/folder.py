@@ -58,7 +58,7 @@ class FolderSplit(BaseModel):
     """The number of training pictures of each class."""
 
     def is_same(self, other: FolderSplit | None) -> bool:
-        """Return whether both hold out the same pictures of as many, in the same classes."""
+        """Whether both have the same classes, held-out pictures and number of training pictures."""
         return other is not None and self.identity == other.identity
 
     @property
@@ -81,7 +81,7 @@ class LoadedFolder(NamedTuple):
     dataset: Dataset
     training: Examples
     validation: Examples
-    pictures: FolderSplit
+    split: FolderSplit
     notices: tuple[str, ...]
     """What the folder's owner should know: files that are not read, copies of pictures."""
 
@@ -137,8 +137,8 @@ def load_folder(
     labels = np.repeat(np.arange(len(found.classes)), [*map(len, found.classes.values())])
     prints = np.array([found.fingerprint(file) for file in found.files])
     given = np.isin(prints, split.held_out_pictures)
-    kept = given if split.held_out_pictures else _hold_out(found, prints.tolist(), seen)
-    trained, held = (prints[rows].tolist() for rows in (~kept, kept))
+    held_out = given if split.held_out_pictures else _hold_out(found, prints.tolist(), seen)
+    trained, held = (prints[rows].tolist() for rows in (~held_out, held_out))
     notices = (
         f"skipped {found.describe_unreadable(unreadable)}" * bool(unreadable),
         told,
@@ -152,10 +152,10 @@ def load_folder(
         image_shape=images.shape[1:],
         class_names=tuple(found.classes),
         preprocess="crop",
-        held_out_count=int(kept.sum()),
+        held_out_count=int(held_out.sum()),
     )
-    training, validation = (Examples(images[rows], labels[rows]) for rows in (~kept, kept))
-    pictures = FolderSplit(
+    training, validation = (Examples(images[rows], labels[rows]) for rows in (~held_out, held_out))
+    own_split = FolderSplit(
         folder=str(folder.resolve()),
         class_names=dataset.class_names,
         learnt=tuple(dict.fromkeys((*trained, *seen, *split.learnt))),
@@ -163,7 +163,7 @@ def load_folder(
         skip_unreadable=split.skip_unreadable,
         class_counts=tuple(np.bincount(training.labels, minlength=len(found.classes)).tolist()),
     )
-    return LoadedFolder(dataset, training, validation, pictures, tuple(filter(None, notices)))
+    return LoadedFolder(dataset, training, validation, own_split, tuple(filter(None, notices)))
 
 
 class UnseenPictures(NamedTuple):
@@ -339,17 +339,17 @@ def _hold_out(
         for place, fingerprint in zip(places, prints, strict=True)
         if content_of(fingerprint) in contents
     }
-    kept = [
+    held_out = [
         mark
         for files in found.classes.values()
         for mark in held_out_mask([*map(found.place, files)], seen=known)
     ]
-    if not any(kept):
+    if not any(held_out):
         raise DatasetError(
             f"the weights have learnt from all pictures of {found.folder}, so that none can be "
             "held out: add new ones, or train with --final"
         )
-    return np.array(kept)
+    return np.array(held_out)
 
 
 def _describe_copies(trained: Sequence[str], held_out: Sequence[str]) -> str:

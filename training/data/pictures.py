@@ -211,9 +211,10 @@ def content_of(fingerprint: str) -> str:
 
 
 def held_out_mask(places: Sequence[str], *, seen: Collection[str] = ()) -> list[bool]:
-    """Choose the images of a class that are held out: a tenth, but a fifth of up to 20, or 4.
+    """Choose which images of a class are held out.
 
-    Which ones depends on their places alone; one at least is not held out.
+    That is a fifth of up to 20 images, 4 of 21 to about 40, a tenth of more.
+    Which ones depends on their places alone; at least one is not held out.
 
     Args:
         seen: places of images that are not held out, as weights have learnt from them.

@@ -209,7 +209,7 @@ def test_unreadable_files_may_be_skipped(fruit: Path) -> None:
     bad = spoil(fruit)
     loaded = load_folder(fruit, split=FolderSplit(skip_unreadable=True))
     assert 29 == len(loaded.training.labels) + len(loaded.validation.labels)
-    assert 29 == len(loaded.pictures.learnt) + len(loaded.pictures.held_out_pictures)
+    assert 29 == len(loaded.split.learnt) + len(loaded.split.held_out_pictures)
     (notice,) = [one for one in loaded.notices if one.startswith("skipped 6 files")]
     assert bad == [line.strip() for line in notice.splitlines()[1:]]
     paint(fruit, "quince", [GREEN] * 2)
