@@ -6,7 +6,7 @@ const list = find("lengths");
 const verdict = find("verdict");
 const novelty = find("novelty");
 const MOST_NAMES = 3;
-/** The set of labels that is shown holds the true one this often, for pictures like those of the training. */
+/** How often the set of labels contains the true one, for images like those of the calibration. */
 export const COVERAGE = 0.95;
 /** What the bars are: "length", "activation" or "probability". */
 let presence = "length";
@@ -75,7 +75,7 @@ function sentence({ class_name: name, length, labels, probability }) {
   const answer = labels ? anyOf(labels.map((one) => one.class_name)) : name;
   const unsure = labels?.length > 1;
   const figures = `${unsure ? `${name}: ` : ""}${presence} ${length.toFixed(2)}${sure}`;
-  const meaning = `The names above are a set of classes. For ${Math.round(100 * COVERAGE)} % of images like the training images, such a set contains the true class.`;
+  const meaning = `The network is unsure between these classes. For images like the calibration images, the true class is in the set ${Math.round(100 * COVERAGE)} % of the time.`;
   const lines = [figures, ...(unsure ? [meaning] : [])].map((line) => make("span", { class: "quiet" }, line));
   return [make("strong", {}, answer), " ", ...lines];
 }

@@ -83,8 +83,8 @@ export function share(model) {
   if (!explained) return "";
   const percent = (part) => `${Math.round(100 * part)}\u00a0%`;
   const images = `${explained.count.toLocaleString("en")} ${forPairs(model) ? "single digits in pairs " : ""}${explained.images}`;
-  return `A pose of ${size} numbers explains ${percent(explained.pose)} of the variance of ${images}. `
-    + `PCA of the same class with ${size} numbers explains ${percent(explained.pca[size])}.`;
+  return `Measured on ${images}: reconstructions from a pose of ${size} numbers explain ${percent(explained.pose)} of the variance. `
+    + `PCA of the same class with as many numbers explains ${percent(explained.pca[size])}.`;
 }
 
 /** The directions of a class's pose that are offered. */

@@ -15,7 +15,7 @@ const STEP = { direction: 0.04, dimension: 0.01 };
 /** The directions next to the reconstruction; the others are in the panel. */
 const FIRST = 3;
 const ALONG_DIRECTIONS = "Each slider moves the pose along one direction. This changes one thing about the drawing and leaves the rest as it is. "
-  + "Next to its name stand the value that you ask for and, after a move, the value that is measured on the drawing. "
+  + "Each slider shows the value that you ask for. After you move it, it also shows the value that is measured on the drawing. "
   + `The first ${FIRST} directions are next to the large reconstruction.`;
 const ONE_NUMBER = "Each slider moves one number of the pose. No directions with a meaning were found for this class.";
 /** Pictures that one request decodes. */

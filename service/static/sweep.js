@@ -16,7 +16,7 @@ const MOST_DIMENSIONS = 23;
 export async function drawSweep(scene, wanted) {
   const name = scene.model.class_names[scene.target];
   const sweep = await askSweep(scene, wanted);
-  const row = sweep.by === "direction" ? "along one direction, from end to end of the class" : "in one dimension";
+  const row = sweep.by === "direction" ? "from a low value to a high value of one direction" : "in one dimension";
   const lead = `Each row moves the pose of ${name} ${row}. The outlined column is unchanged.`;
   return [make("p", { class: "lead" }, lead), explained("sweep"), sweepTable(sweep, scene.model)];
 }
@@ -75,7 +75,7 @@ export async function drawCompare(scene, others, wanted) {
   });
   await fill();
   return [
-    make("p", { class: "lead" }, "This lens compares two networks on the same picture: lengths, reconstruction and sweep."),
+    make("p", { class: "lead" }, "This tab compares two networks on the same picture: lengths, reconstruction and sweep."),
     explained("compare"),
     make("p", { class: "choice" }, make("label", { for: "other" }, `${scene.model.name} and`), " ", choice),
     result,

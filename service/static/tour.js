@@ -24,8 +24,8 @@ const STEPS = [
     at: "#reconstructed",
     title: "Directions of a pose",
     text: "A pose is a vector. Each slider moves it along one direction, which changes one thing, such as thickness "
-      + "or slant, by the amount that you ask for. The value next to it is measured on the drawing. All directions, "
-      + "and the numbers of the pose, are below.",
+      + "or slant. The slider shows the value that you ask for. After you move it, it also shows the value that is "
+      + "measured on the drawing. All directions, and the numbers of the pose, are below.",
     act: click("#tab-pose"),
     needs: "tab-pose",
   },
@@ -33,7 +33,7 @@ const STEPS = [
     at: "#routing",
     title: "Routing",
     text: "Capsules vote for classes. Votes that agree make the class capsule longer: if there is a slider, move it "
-      + "from iteration 1 to the last and watch the length grow. The weights of single votes hardly change. Orange "
+      + "from iteration 1 to the last and watch the length grow. Most weights hardly change. Orange "
       + "supports the class, and blue opposes it.",
     act: click("#tab-routing"),
     needs: "tab-routing",

@@ -155,7 +155,7 @@ def models(client: CapsNet, as_json: AsJson = False) -> None:
 
 @app.command("open")
 def open_playground(url: Url = DEFAULT_URL) -> None:
-    """Open the playground in a browser."""
+    """Open the page in a browser."""
     with reporting(), CapsNet(url) as client:
         with suppress(Problem):  # the page itself asks for a key
             client.models()
