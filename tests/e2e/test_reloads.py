@@ -20,7 +20,7 @@ from model import SHIPPED
 from tests.attack import bundles as hostile
 from tests.attack.wire import SEVEN
 from tests.e2e.workers import KEY, MODEL, all_ready, change, few, notes, wait_for, workers
-from tests.processes import PATIENCE_S, PLAIN, SlowStorage, patch_workers
+from tests.processes import PATIENCE_S, PLAIN, SlowStorage, descendants, patch_workers
 
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 WAYS = ("double-functions", "take-memory", "nest-metrics", "corrupt-novelty")
@@ -271,11 +271,11 @@ def test_a_removed_key_is_refused_while_a_hostile_bundle_is_opened(
     seen: dict[str, str] = {}
 
     def look() -> bool:
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
+        for folder in (Path("/proc", str(pid)) for pid in descendants(process.pid)):
             with suppress(OSError):
-                if b"service.processes.candidates" in path.read_bytes():
-                    seen["environment"] = (path.parent / "environ").read_text()
-                    opened = (file.readlink() for file in (path.parent / "fd").iterdir())
+                if b"service.processes.candidates" in (folder / "cmdline").read_bytes():
+                    seen["environment"] = (folder / "environ").read_text()
+                    opened = (file.readlink() for file in (folder / "fd").iterdir())
                     seen["files"] = " ".join(map(str, opened))
         return bool(seen.get("environment"))
 
