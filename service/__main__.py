@@ -48,12 +48,12 @@ def supervise() -> None:
     """Read the settings, and run the supervisor."""
     from service.processes.folder import own_folder  # noqa: PLC0415  signals are handled before
     from service.processes.supervisor import Options, Supervisor  # noqa: PLC0415
-    from service.telemetry import FOLDER, logs  # noqa: PLC0415
+    from service.telemetry import FOLDER_VARIABLE, logs  # noqa: PLC0415
 
     options = Options(**_read_settings(Options._fields))
     logs.configure(options.log_format)
     with own_folder() as folder:
-        os.environ[FOLDER] = str(folder)
+        os.environ[FOLDER_VARIABLE] = str(folder)
         try:
             failure = Supervisor(options, folder).serve()
         except OSError as error:

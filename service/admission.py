@@ -1,7 +1,7 @@
 """What each caller may take of this process: bytes, rows of networks and milliseconds.
 
-`Admission` counts for all of them. A `Claim` is what one connection, request or gRPC call has
-taken; at its end all of it is given back.
+`Admission` counts for all callers. A `Claim` is what one connection, request or gRPC call has
+taken. At its end it gives bytes and rows back, and its caller is charged for the milliseconds.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _TRIM_PAUSE_S = 1.0
 def row_prices(core_s: Mapping[tuple[str, Graph], float]) -> dict[tuple[str, Graph], int]:
     """The price in rows of one row of each graph of each network.
 
-    One costs as many rows as it takes times the seconds of a row: `ROW_S`, or those of the quickest
-    encoder on a machine where that takes longer.
+    A row that takes `ROW_S` costs 1, and one that takes twice as long costs 2. Where the quickest
+    encoder takes longer than `ROW_S`, its row costs 1.
 
     Args:
         core_s: seconds of a core that a row takes, by the network's name and the graph.
@@ -61,9 +61,9 @@ class Admission:
     """Counts what each caller takes, and refuses what is too much. For one event loop alone.
 
     *Bytes*: of connections, bodies and what they expand to, gRPC calls, and answers until their
-    clients have taken them. An address may hold at most as many bytes as are still free: half of
-    the limit if it is alone, a third if there are two. If an address needs more, the largest
-    unfinished body of an address that holds more, or else a larger one of its own, is refused.
+    clients have taken them. An address may hold at most as many bytes as are still free. So one
+    address alone may hold half of the limit; each of two, a third. If an address needs more, a
+    larger unfinished body is refused: one of an address that holds more, or else of its own.
 
     *Rows*: of requests that wait or are computed. A request that could not be answered before its
     deadline is refused at once.
@@ -253,7 +253,7 @@ class Claim:
     """Whether more of its body is to arrive, and whether it was refused in favour of others."""
     waiting: asyncio.Timeout | None = None
     """Set while a part of its body is awaited; a refusal ends that."""
-    is_charged = False
+    pays = False
     """Whether its caller pays, where the settings limit rows."""
 
     def __init__(self, admission: Admission, address: str) -> None:
@@ -331,7 +331,7 @@ class Claim:
         Raises:
             RateLimited: the caller has asked for too many.
         """
-        if self.is_charged:
+        if self.pays:
             self._admission.spend(self.caller, rows, paid=paid)
 
     def admit(self, cost: int, *, files: int = 0) -> None:
@@ -376,7 +376,7 @@ class Claim:
         """Give everything back, and charge for what else was computed."""
         self.release_rows()
         self.release_bytes()
-        if owed := int(self.cpu_s / ROW_S) * self.is_charged:
+        if owed := int(self.cpu_s / ROW_S) * self.pays:
             self._admission.owe(self.caller, owed)
 
 
@@ -395,7 +395,7 @@ def record_stage(stage: str, seconds: float) -> None:
         claim.seconds[stage] += seconds
 
 
-def charge_time(seconds: float) -> None:
+def add_cpu_time(seconds: float) -> None:
     """Charge the request that this task works for, if any."""
     if claim := _current.get():
         claim.cpu_s += seconds

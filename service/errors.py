@@ -1,4 +1,4 @@
-"""Every way a request can fail. `service.http.middleware` answers with them (RFC 9457)."""
+"""Every way a request can fail in the app: `service.http.middleware` answers (RFC 9457)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from service.admission import charge_time, current_caller
+from service.admission import add_cpu_time, current_caller
 from service.errors import Unavailable
 from service.shared import Turns
 
@@ -74,7 +74,7 @@ class Child:
     """0 until the process is known to run: forking may fail."""
 
     def runs(self) -> bool:
-        """Whether the process is waiting for a task. Without memory it may have been killed."""
+        """Whether it still lives and waits for a task. Lack of memory may have killed it."""
         with suppress(BlockingIOError):
             self.connection.recv(1)
             return False  # it sends nothing by itself
@@ -156,7 +156,7 @@ class Pool:
                 self._kill(child)
                 raise
             finally:  # by the clock it takes longer, where the machine is busy
-                charge_time(min(max(0.0, taken_s), time.monotonic() - began))
+                add_cpu_time(min(max(0.0, taken_s), time.monotonic() - began))
             self.idle.append(child)
         if raised := facts.get("raised"):
             kind = MemoryError if raised == "MemoryError" else RuntimeError

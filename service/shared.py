@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from itertools import chain
 from typing import Generic, ParamSpec, TypeVar
 
-from service.admission import charge_time, current_caller
+from service.admission import add_cpu_time, current_caller
 from service.errors import Busy
 
 P = ParamSpec("P")
@@ -49,7 +49,7 @@ class RoundRobin(Generic[T]):
         """Add an item behind the others of its caller."""
         self._of.setdefault(caller, deque()).append(item)
 
-    def push_back(self, caller: Hashable, item: T) -> None:
+    def return_to_front(self, caller: Hashable, item: T) -> None:
         """Add an item before the others of its caller."""
         self._of.setdefault(caller, deque()).appendleft(item)
 
@@ -174,7 +174,7 @@ class SlowThread:
         loop = asyncio.get_running_loop()
         async with self._turns.turn(current_caller()):
             result, seconds = await loop.run_in_executor(self._executor, timed)
-        charge_time(seconds)
+        add_cpu_time(seconds)
         return result
 
     async def run_if_large(

@@ -94,7 +94,7 @@ def _handler(view: AnyView) -> Handler:
 
     async def handler(request: Request, query: Any) -> DeferredJson[Any]:
         asked = await _read_query(view, query, request)
-        manifest = _find_network(view, request, query.model)
+        manifest = _find_manifest(view, request, query.model)
         asked.check(manifest)
         if request.media_type == PNG:
             asked.check_drawing()
@@ -159,7 +159,7 @@ async def _read_body(view: AnyView, request: Request) -> dict[str, Any]:
         raise invalid(error) from error
 
 
-def _find_network(view: AnyView, request: Request, model: str | None) -> Manifest:
+def _find_manifest(view: AnyView, request: Request, model: str | None) -> Manifest:
     """The manifest of the named network, or of the first that suits the view.
 
     Raises:
@@ -205,8 +205,8 @@ async def _read_pictures(
     )
     uploads = await _read_uploads(view, spec, request)
     files = sum(not isinstance(upload, Problem) for upload in uploads)
-    rows, size = view.cost(asked.rows(manifest), files), relative_size(uploads, spec)
-    request.admit(rows, files=len(uploads), price=price, size=size)
+    rows, image_price = view.cost(asked.rows(manifest), files), relative_size(uploads, spec)
+    request.admit(rows, files=len(uploads), price=price, image_price=image_price)
     prepared = await request.context.pictures.decode(uploads, spec)
     if view.pictures[1] is not None or len(prepared) == 1:
         prepared = list(map(unwrap, prepared))
@@ -227,9 +227,9 @@ async def _read_uploads(
 
 
 def relative_size(uploads: Sequence[Upload | Weighed], spec: ImageSpec) -> int:
-    """How many times the network's pixels the files have on average, where they keep their size.
+    """The mean of file pixels / network pixels, rounded up; 1 where files are scaled.
 
-    Files that are scaled, or that are too large for `fit=none`, cost no more than others.
+    Files that are too large for `fit=none` cost no more than the largest that fit.
     """
     files = [upload.header for upload in uploads if isinstance(upload, Weighed)]
     if not (spec.any_size and spec.fit == "none" and files):

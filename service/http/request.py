@@ -105,7 +105,7 @@ class Body:
         """Undo the cancellation if the client's leaving caused it.
 
         Returns:
-            Whether that is undone; False if anything else cancelled too.
+            True if only the client's leaving cancelled this task, which then goes on; else False.
         """
         return self._abandoned and not self._task.uncancel()
 
@@ -222,14 +222,14 @@ class Request(fastapi.Request):
             self.claim.deadline = time.monotonic() + limit_s
             self.timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
 
-    def admit(self, rows: int, *, files: int = 0, price: int = 1, size: int = 1) -> None:
+    def admit(self, rows: int, *, files: int = 0, price: int = 1, image_price: int = 1) -> None:
         """Admit the request with the price of its rows, before files are decoded.
 
         Args:
             rows: of the request.
             files: that are decoded.
             price: of one row: see `Engine.price`.
-            size: of the images: a row of larger images costs so many rows.
+            image_price: how many rows a row costs more, where images are larger: see `Claim`.
 
         Raises:
             Busy, RateLimited, TooLate: see `Claim.admit`.
@@ -237,8 +237,8 @@ class Request(fastapi.Request):
         """
         if rows > self._max_cost:
             raise ValueError(f"the route declares at most {self._max_cost} rows, not {rows}")
-        self.claim.image_price = size
-        self.claim.admit(rows * price * size, files=files)
+        self.claim.image_price = image_price
+        self.claim.admit(rows * price * image_price, files=files)
 
     def manifest(self, model: str | None, *, needs: Offer | None = None) -> Manifest:
         """The manifest of a loaded bundle, or of the default one.

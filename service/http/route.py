@@ -153,7 +153,7 @@ class Route(APIRoute):
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send, max_cost=self._max_cost)
-        request.claim.is_charged = self._limited
+        request.claim.pays = self._limited
         request.claim.charge()
         if not self._needs_models:
             response = await self._respond(request)
@@ -266,10 +266,9 @@ class Router:
         await route.handle(scope, receive, send)
 
     def _find(self, scope: Scope) -> tuple[BaseRoute | None, Scope, set[str]]:
-        """The route of a request, what it adds to the scope, and perhaps the methods of its path.
+        """Return the route, additions to its scope, and allowed methods.
 
-        There is none of other paths. Where no route of the path has the method, it is the first of
-        the path, with the methods of all.
+        No path: None. Path but not method: the first route of the path, and all its methods.
         """
         first, allowed = None, set[str]()
         for route in self.router.routes:

@@ -255,7 +255,7 @@ class Batcher:
             call.taken += len(rows)
             batch += [(call, row) for row in rows]
             if call.taken < len(call.rows):
-                queue.calls.push_back(call.caller, call)
+                queue.calls.return_to_front(call.caller, call)
         if expired:  # one slow batch must not keep all out
             queue.last_s /= 2
         _deliver(expired)

@@ -23,7 +23,7 @@ from fastapi import FastAPI
 
 from service.http.protocol import Connections, Http1, max_connections
 from service.settings import Settings
-from service.telemetry import FOLDER
+from service.telemetry import FOLDER_VARIABLE
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE_S = 75
@@ -102,7 +102,7 @@ class Server(uvicorn.Server):
         if failure:
             self._send_to_supervisor(failure)
         if self._is_orphan:  # nobody else removes what the supervisor has left
-            shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
+            shutil.rmtree(os.environ[FOLDER_VARIABLE], ignore_errors=True)
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -241,7 +241,7 @@ class Watchdog(threading.Thread):
         leave: Callable[[], None],
     ) -> None:
         super().__init__(name="watchdog", daemon=True)
-        self._loop, self._batch_s = loop, running_s
+        self._loop, self._batch_running_s = loop, running_s
         self._inference_timeout_s = inference_timeout_s
         self._heartbeat_timeout_s = heartbeat_timeout_s
         self._send_to_supervisor, self._leave = send_to_supervisor, leave
@@ -253,7 +253,7 @@ class Watchdog(threading.Thread):
         while True:
             time.sleep(_TICK_S)
             self._silent_s += _TICK_S
-            runs_since_last_tick = self._batch_s() > _TICK_S
+            runs_since_last_tick = self._batch_running_s() > _TICK_S
             self._running_s = self._running_s + _TICK_S if runs_since_last_tick else 0.0
             if self._silent_s > self._heartbeat_timeout_s:
                 self._end(f"its event loop has not turned for {self._heartbeat_timeout_s:g} s")

@@ -25,7 +25,7 @@ from service.processes.folder import ReadyWorker, WorkerRegistry, hold
 from service.processes.server import Server
 from service.processes.snapshots import LockHeld, Revision, Snapshots
 from service.settings import Settings, SettingsError
-from service.telemetry import FOLDER, logs
+from service.telemetry import FOLDER_VARIABLE, logs
 from service.telemetry.metrics import write_as
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,8 @@ def create_server(
     try:
         settings = Settings.from_environment().model_copy(update={"workers": workers})
         logs.configure(settings.log_format)
-        worker = Worker(settings, slot, Path(os.environ[FOLDER]), lambda: send_to_supervisor(True))
+        folder = Path(os.environ[FOLDER_VARIABLE])
+        worker = Worker(settings, slot, folder, lambda: send_to_supervisor(True))
     except SettingsError as error:
         send_to_supervisor(str(error))
         sys.exit(1)

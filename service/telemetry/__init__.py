@@ -1,4 +1,4 @@
 """Metrics and logs."""
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable of the folder that the processes of one service share."""

@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from service.telemetry import FOLDER
+from service.telemetry import FOLDER_VARIABLE
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -182,7 +182,7 @@ def write_as(slot: int) -> None:
         OSError: there is no room.
     """
     for kind in _FILES:
-        with (Path(os.environ[FOLDER]) / f"{kind}_{slot}.db").open("ab") as file:
+        with (Path(os.environ[FOLDER_VARIABLE]) / f"{kind}_{slot}.db").open("ab") as file:
             file.write(bytes(max(0, _FILE_BYTES - file.tell())))
     values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
 

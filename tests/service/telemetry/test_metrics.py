@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.inference.batcher import BatchReport
 from service.processes.folder import WorkerRegistry
-from service.telemetry import FOLDER
+from service.telemetry import FOLDER_VARIABLE
 from service.telemetry.metrics import Metrics
 
 
@@ -76,7 +76,7 @@ class Workers:
 
     def __init__(self, folder: Path, root: Path) -> None:
         self.status = WorkerRegistry(folder, workers=2)
-        self._environment = {**os.environ, FOLDER: str(folder)}
+        self._environment = {**os.environ, FOLDER_VARIABLE: str(folder)}
         self._root = root
 
     def start(self, slot: int) -> subprocess.Popen[str]:
