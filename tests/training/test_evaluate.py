@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from model.bundle import CARD, Bundle, write_manifest
 from model.bundle.novelty import NoveltyRule
@@ -15,7 +14,6 @@ from model.runtime import Runtime
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
 from training.answers import (
     is_missed,
-    is_wrong,
 )
 from training.data.datasets import DATASETS, Examples, digest, load
 from training.data.pairs import TEST_DIGESTS, TEST_SEED, PairDraw, PairSet, fixed_pairs
@@ -28,25 +26,6 @@ from training.figures import WRONG
 from training.pair_scores import measure_overlap, score_shift
 from training.provenance import TEST_READS, ProvenanceError, reads_of
 from training.statistics import interval, mean_interval
-
-CPU = torch.device("cpu")
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        pytest.param([[1, 3], [3, 0]], (0, 0), id="in any order"),
-        pytest.param([[1, 2], [0, 3]], (50, 25), id="one digit of four missed"),
-        pytest.param([[0, 2], [0, 3]], (50, 50), id="a whole pair missed"),
-        pytest.param([[1, 0], [2, 3]], (100, 50), id="half of each pair missed"),
-    ],
-)
-def test_errors_on_pairs(labels: list[list[int]], expected: tuple[int, int]) -> None:
-    """A pair is right where both digits are named; digits are counted apart."""
-    presence = np.array([[0.1, 0.9, 0.3, 0.4], [0.8, 0.2, 0.1, 0.9]], np.float32)
-    missed = is_missed(presence, np.array(labels, np.uint8))
-    assert expected == (100 * missed.any(axis=1).mean(), 100 * missed.mean())
-    assert missed.any(axis=1).tolist() == is_wrong(presence, np.array(labels, np.uint8)).tolist()
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,6 @@ from model.capsnet.baseline import BaselineConfig
 from training.losses import (
     classification_loss,
     margin_loss,
-    spread_loss,
-    spread_margin,
 )
 from training.recipes import Recipe
 
@@ -31,30 +29,6 @@ def test_margin_loss(lengths: list[list[float]], present: list[list[int]], expec
     """Squared hinges on the lengths, absent classes at half weight: a sum, averaged over images."""
     actual = margin_loss(torch.tensor(lengths), torch.tensor(present, dtype=torch.float32))
     assert expected == pytest.approx(actual.item(), rel=1e-5, abs=0)
-
-
-@pytest.mark.parametrize(
-    ("activations", "margin", "expected"),
-    [
-        pytest.param([[0.8, 0.7, 0.1]], 0.5, (0.5 - 0.1) ** 2, id="one image"),
-        pytest.param([[1.0, 0.0], [0.5, 0.5]], 0.9, 0.9**2 / 2, id="half of one costs nothing"),
-    ],
-)
-def test_spread_loss(activations: list[list[float]], margin: float, expected: float) -> None:
-    """Classes closer to the first than the margin cost the square of what is missing."""
-    present = torch.zeros(len(activations), len(activations[0]))
-    present[:, 0] = 1
-    loss = spread_loss(torch.tensor(activations), present, margin=margin)
-    assert pytest.approx(expected, rel=1e-5) == loss.item()
-
-
-@pytest.mark.parametrize(
-    ("step", "expected"),
-    [(0, 0.2 + 0.79 / (1 + math.exp(4))), (400, 0.595), (10_000, 0.2 + 0.79 / (1 + math.exp(-10)))],
-)
-def test_the_spread_margin_rises(step: int, expected: float) -> None:
-    """From about 0.2 to 0.99, half of it after four times the steps that it is measured in."""
-    assert pytest.approx(expected, rel=1e-5) == spread_margin(torch.tensor(float(step)), 100).item()
 
 
 @pytest.mark.parametrize(

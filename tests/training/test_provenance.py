@@ -17,7 +17,6 @@ from training.provenance import (
     Run,
     reads_of,
     record_read,
-    unseen_by,
     update_manifest,
 )
 
@@ -33,7 +32,6 @@ PAIRS = Run(
     seconds=60,
     devices=("CPU",),
 )
-DIGITS = replace(PAIRS, id="b2", preset="digits", task="single", seconds=30, devices=("H200",))
 READ = provenance.TestRead(
     run="a1",
     version="0123456789ab",
@@ -44,14 +42,6 @@ READ = provenance.TestRead(
     protocol="one view of each image",
     date="2026-01-31",
 )
-
-
-def test_a_read_stays_with_the_weights(tmp_path: Path) -> None:
-    """Every read by a run or by those before it is found, in order, and no other."""
-    reads = [replace(READ, run=run, errors=number) for number, run in enumerate(("b2", "c3", "a1"))]
-    for read in reads:
-        record_read(tmp_path / "bundles", read)
-    assert (reads[0], reads[2]) == reads_of(tmp_path / "bundles", [DIGITS, PAIRS])
 
 
 def test_reads_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
@@ -76,20 +66,6 @@ def test_a_broken_record_is_named(tmp_path: Path, line: str) -> None:
         file.write(f"{line}\n")
     with pytest.raises(ProvenanceError, match=f"{TEST_READS}, line 2"):
         reads_of(tmp_path, [PAIRS])
-
-
-@pytest.mark.parametrize(
-    ("earlier", "expected"),
-    [
-        pytest.param([], 5000, id="alone"),
-        pytest.param([replace(DIGITS, held_out=0)], 0, id="after a final run"),
-        pytest.param([replace(DIGITS, held_out=0, dataset="letters")], 5000, id="of others"),
-        pytest.param([DIGITS], 5000, id="after one that held out as many"),
-    ],
-)
-def test_what_an_earlier_run_saw_is_not_unseen(earlier: list[Run], expected: int) -> None:
-    """Single digits are the same as those of pairs; letters are not."""
-    assert expected == unseen_by([*earlier, PAIRS])
 
 
 def test_no_change_is_lost(bundle: Bundle) -> None:

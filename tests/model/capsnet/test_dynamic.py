@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from model.capsnet import build
 from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig, PrimaryCapsules
-from model.capsnet.routing import RoutingByAgreement
 from tests.model.capsnet.networks import SMALL, count_parameters, lively, noise
 from training.recipes import PRESETS
 
@@ -80,21 +79,6 @@ def test_a_primary_capsule_gathers_the_channels_of_its_type(
         maps = nn.functional.conv2d(features, layer.conv.weight, None, config.primary_stride)
     expected = [slow_primary_capsules(image, layer.conv.bias, config) for image in maps]
     torch.testing.assert_close(capsules, torch.tensor(expected), atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("class_bias", [False, True])
-@pytest.mark.parametrize("iterations", [1, 3])
-def test_class_capsules_route_their_votes(
-    config: DynamicConfig, iterations: int, *, class_bias: bool
-) -> None:
-    """Poses are the routed votes, with the configured iterations and bias."""
-    config = replace(config, routing_iterations=iterations, class_bias=class_bias)
-    network, images = dynamic(config), noise(config)
-    votes = network.votes(network.primary(network.stem(images)))
-    expected = RoutingByAgreement(iterations)(votes, network.class_bias)
-    assert class_bias == (network.class_bias is not None)
-    torch.testing.assert_close(network(images).poses, expected)
-    torch.testing.assert_close(network.train()(images).poses, expected)
 
 
 def test_the_encoders_answer_alike(network: DynamicCapsNet) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,9 @@ from model.capsnet import (
     family_of,
     load,
 )
-from model.capsnet.families import config_to_dict
 from model.runtime import Runtime
 from tests.model.capsnet.networks import SMALL, noise
 
-configs = pytest.mark.parametrize("config", SMALL.values(), ids=SMALL)
 CONVOLUTIONAL = {
     name: config
     for name, config in SMALL.items()
@@ -37,14 +34,6 @@ defaults = pytest.mark.parametrize("family", FAMILIES)
 
 def offers(network: Network) -> frozenset[str]:
     return frozenset(family_of(network.config).offers)
-
-
-@configs
-def test_a_configuration_survives_json(config: NetworkConfig) -> None:
-    """What goes through a file comes back equal, convolutions and tuples included."""
-    values = json.loads(json.dumps(config_to_dict(config)))
-    assert family_of(config).name == values["family"]
-    assert config == config_from_dict(values)
 
 
 @defaults
@@ -88,19 +77,6 @@ def test_an_image_that_is_too_small_is_refused(config: NetworkConfig, size: dict
         replace(config, **size)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 4])
-def test_shapes_follow_the_batch(any_network: Network, batch: int) -> None:
-    """Presence (N, K), poses (N, K, D) and images (N, C, H, W), one image's axis kept."""
-    config = any_network.config
-    presence, poses = any_network(noise(config, batch))
-    dim = config.class_dim if "decode" in offers(any_network) else 0
-    assert ((batch, 5), (batch, 5, dim)) == (presence.shape, poses.shape)
-    if dim:
-        drawn = any_network.decode(poses[:, 1], torch.ones(batch, dtype=torch.int64))
-        assert (batch, 3, 17, 20) == drawn.shape
-        assert 0 <= drawn.min() <= drawn.max() <= 1
-
-
 def test_presence_is_what_the_registry_says(any_network: Network) -> None:
     """The length of poses, an activation next to them, or probabilities that sum to one."""
     presence, poses = any_network(noise(any_network.config))
@@ -111,45 +87,6 @@ def test_presence_is_what_the_registry_says(any_network: Network) -> None:
         torch.testing.assert_close(presence.sum(dim=1), torch.ones(4))
     else:
         assert (presence - poses.norm(dim=-1)).abs().max() > 0.1
-
-
-def test_an_answer_does_not_depend_on_its_batch(any_network: Network) -> None:
-    """Alone and next to others, one of them fifty times as bright, an image gets one answer."""
-    images = noise(any_network.config)
-    images[3] *= 50
-    together = any_network(images)
-    for row, image in enumerate(images[:3]):
-        for alone, batched in zip(any_network(image[None]), together, strict=True):
-            torch.testing.assert_close(alone[0], batched[row], atol=1e-5, rtol=1e-5)
-
-
-def test_a_trace_ends_in_the_answer(routed_network: Network) -> None:
-    """The last iteration's presence and poses are those that the network answers."""
-    images = noise(routed_network.config)
-    trace, answer = routed_network.trace(images).classes, routed_network(images)
-    torch.testing.assert_close(trace.presence[:, -1], answer.presence)
-    torch.testing.assert_close(trace.poses[:, -1], answer.poses)
-
-
-def test_a_trace_has_the_shapes_of_its_layers(routed_network: Network) -> None:
-    """Iterations and input capsules are those that `layers` tells, and hidden layers' too."""
-    *hidden, last = routed_network.layers
-    trace = routed_network.trace(noise(routed_network.config, 2))
-    steps, inputs, dim = last.iterations, last.capsules, routed_network.config.class_dim
-    expected = {
-        "couplings": (2, steps, 5, inputs),
-        "logits": (2, steps, 5, inputs),
-        "presence": (2, steps, 5),
-        "poses": (2, steps, 5, dim),
-        "input_presence": (2, inputs),
-        "votes": (2, 5, inputs, dim),
-    }
-    assert expected == {name: part.shape for name, part in trace.classes._asdict().items()}
-    following = [*hidden, last][1:]
-    for layer, after, found in zip(hidden, following, trace.hidden.values(), strict=True):
-        assert (2, layer.iterations, after.types, layer.types) == found.couplings.shape
-        maps = (2, layer.iterations, after.types, after.rows, after.columns)
-        assert maps == found.presence.shape
 
 
 def test_layers_tell_where_capsules_sit(routed_network: Network) -> None:

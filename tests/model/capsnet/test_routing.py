@@ -142,14 +142,3 @@ def test_self_attention_is_equation_3(votes: Tensor, coupling_bias: Tensor) -> N
     images, added = votes.numpy(), coupling_bias.numpy()
     expected = np.stack([attend_by_formula(image, added) for image in images])
     np.testing.assert_allclose(poses.numpy(), expected, atol=1e-6)
-
-
-def test_the_trace_of_self_attention_is_its_routing(votes: Tensor, coupling_bias: Tensor) -> None:
-    """One iteration; what is known of the inputs is passed on."""
-    presence, route = torch.rand(N, I), SelfAttention()
-    steps = route.trace(votes, coupling_bias, presence)
-    torch.testing.assert_close(steps.poses, route(votes, coupling_bias).unsqueeze(1))
-    torch.testing.assert_close(steps.presence, steps.poses.norm(dim=-1), atol=1e-6, rtol=0)
-    softmax = steps.logits[:, 0].softmax(dim=1)
-    torch.testing.assert_close(steps.couplings[:, 0], softmax + coupling_bias)
-    assert torch.equal(presence, steps.input_presence)
