@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 
 import pytest
 
 from capsnet import AsyncCapsNet, AsyncDrawings, CapsNet, Drawings
 from capsnet._generated import ViewMethods
-from model.views import NAMES
-from model.views import methods as of_bundles
 from tools import client, methods
 
 
@@ -46,24 +43,3 @@ def test_the_methods_of_a_bundle_are_those_of_the_views() -> None:
     """`make generate` would change nothing."""
     document = client.read_document()
     assert methods.GENERATED.read_text() == methods.write_methods(document)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_method_takes_what_its_stub_says(name: str) -> None:
-    """The methods are made of the views at run time."""
-    (stub,) = (
-        part
-        for part in ast.parse(methods.GENERATED.read_text()).body
-        if isinstance(part, ast.ClassDef)
-    )
-    *_, written = (
-        part for part in stub.body if isinstance(part, ast.FunctionDef) and part.name == name
-    )
-    by_name = [argument.arg for argument in written.args.kwonlyargs]
-    made = inspect.signature(getattr(of_bundles.ViewMethods, name)).parameters.values()
-    assert [argument.arg for argument in written.args.args] == [
-        parameter.name for parameter in made if parameter.kind is not parameter.KEYWORD_ONLY
-    ]
-    assert by_name == [
-        parameter.name for parameter in made if parameter.kind is parameter.KEYWORD_ONLY
-    ]

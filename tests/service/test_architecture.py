@@ -32,25 +32,3 @@ def test_the_service_imports_what_it_serves_with(imported: set[str]) -> None:
 def test_the_service_never_imports_what_trains(package: str, imported: set[str]) -> None:
     """A machine that serves needs neither torch nor anything of training."""
     assert [] == [name for name in imported if name == package or name.startswith(f"{package}.")]
-
-
-EXTRA = ("filelock", "grpc", "jsonschema", "onnx", "ray", "rich", "torch", "tritonclient", "typer")
-COLLECT = f"""
-import os, sys, pytest
-os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-sys.modules.update(dict.fromkeys({EXTRA}))
-options = ["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "anyio"]
-sys.exit(pytest.main([*options, "tests/service"]))
-"""
-
-
-def test_the_service_is_tested_with_the_extra_cpu_alone(pytestconfig: pytest.Config) -> None:
-    """Its tests are collected where nothing else can be imported; `make test-cpu` runs them so."""
-    ended = subprocess.run(
-        [sys.executable, "-c", COLLECT],
-        cwd=pytestconfig.rootpath,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert 0 == ended.returncode, ended.stdout[-2000:]

@@ -32,16 +32,6 @@ def play(scenario: Callable[[Turns, Work], Coroutine[Any, Any, None]], limit: in
     return done
 
 
-def test_owners_take_turns() -> None:
-    """One with much to do has its next turn after those of the others."""
-
-    async def scenario(_turns: Turns, work: Work) -> None:
-        names = [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")]
-        await asyncio.gather(*(work(owner, name) for owner, name in names))
-
-    assert ["a1", "a2", "b1", "c1", "a3", "end"] == play(scenario, 9)
-
-
 def test_one_that_leaves_gives_its_turn_away() -> None:
     """While it waits, while it has the turn, and between the two."""
 

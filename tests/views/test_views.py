@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from model import views
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
-from model.views import NAMES, all_views, find_view
+from model.views import NAMES, find_view
 from model.views.net import run
 from tests.views.numpy_net import MANIFEST, NumpyNet
 
@@ -86,22 +84,6 @@ def test_no_more_is_computed_than_the_cost_says(name: str) -> None:
     assert query.rows(MANIFEST) <= view.query.max_rows
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_json_and_drawing_need_no_network(name: str) -> None:
-    """An answer has all that they show; `dict` is JSON alone."""
-    view = find_view(name)
-    answer = ask(name, *[TOP] * view.pictures[0])
-    hidden = {
-        field
-        for field, info in view.answer.model_fields.items()
-        if info.exclude or (info.exclude_if and info.exclude_if(getattr(answer, field)))
-    }
-    assert answer.dict().keys() == view.answer.model_fields.keys() - hidden
-    if view.draw:
-        query = view.query.model_validate(NEEDED.get(name, {}))
-        assert view.draw(answer, query).startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize(
     ("name", "parameters", "parameter"),
     [
@@ -123,11 +105,3 @@ def test_a_query_is_held_against_the_network(
     with pytest.raises(InvalidParameter) as error:
         query.check(MANIFEST)
     assert parameter == error.value.parameter
-
-
-def test_every_module_with_a_view_is_named() -> None:
-    """Module, method and route are called alike."""
-    modules = Path(str(views.__file__)).parent.glob("*.py")
-    declaring = {module.stem for module in modules if "\nVIEW = View(" in module.read_text()}
-    assert declaring == set(NAMES)
-    assert list(NAMES) == [view.name.replace("-", "_") for view in all_views()]

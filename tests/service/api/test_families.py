@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +13,7 @@ from model.bundle import Bundle
 from model.preprocess import scale
 from model.runtime import Runtime
 from service.settings import Settings
-from tests.service.views.answers import answer_of
 from tests.serving import serve
-
-CAPSULES = ("dynamic", "attention", "shared", "matrix")
-PNG = {"accept": "image/png"}
 
 
 @pytest.fixture(scope="module")
@@ -26,24 +21,6 @@ def families(settings: Settings, family_bundles: Path) -> Iterator[TestClient]:
     """A service with an untrained network of each family."""
     with serve(settings, bundles=family_bundles, default_model="tiny-dynamic") as client:
         yield client
-
-
-def ask(client: TestClient, path: str, family: str, picture: bytes, **query: Any) -> dict[str, Any]:
-    return answer_of(path, client, picture, model=f"tiny-{family}", **query)
-
-
-@pytest.mark.parametrize("family", [*CAPSULES, "baseline"])
-def test_every_family_classifies(
-    family: str, families: TestClient, family_bundles: Path, digits: list[bytes]
-) -> None:
-    """Lengths are the network's presence, and the version is that of its weights."""
-    bundle = Bundle.open(family_bundles / f"tiny-{family}")
-    image = scale(np.asarray(Image.open(io.BytesIO(digits[7])))[None, None])
-    (presence,) = Runtime(bundle, device="cpu", threads=1).encode(image).presence
-    answer = ask(families, "/classify", family, digits[7])
-    (prediction,) = answer["predictions"]
-    assert presence.tolist() == pytest.approx(prediction["lengths"], abs=1e-5)
-    assert (f"tiny-{family}", bundle.manifest.version) == (answer["model"], answer["version"])
 
 
 def side_by_side(*digits: bytes) -> bytes:

@@ -59,23 +59,6 @@ def test_a_full_queue_is_answered_with_429(
     assert f'capsnet_rejections_total{{reason="busy"}} {len(refused):.1f}' in metrics
 
 
-def test_every_row_of_a_request_counts(
-    settings: Settings, digits: list[bytes], gate: threading.Event
-) -> None:
-    """A request of 258 rows fills the shortest queue; later ones are rejected, not piled up."""
-    with serve(settings, max_waiting_rows=1) as client, ThreadPoolExecutor(PICTURES) as pool:
-        admission = client.app.state.admission
-        asked = [
-            pool.submit(client.post, LARGEST, files={"file": digits[7]}) for _ in range(PICTURES)
-        ]
-        while sum(one.done() for one in asked) < PICTURES - 1:
-            assert admission.waiting_rows <= 258
-        gate.set()
-        statuses = sorted(one.result().status_code for one in asked)
-        assert [200, *[429] * (PICTURES - 1)] == statuses
-        assert 0 == admission.waiting_rows
-
-
 def test_who_leaves_while_it_waits_is_counted_with_its_time(
     settings: Settings, digits: list[bytes], gate: threading.Event
 ) -> None:

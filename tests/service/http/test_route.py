@@ -106,16 +106,10 @@ def test_head_fails_as_get_does(route: str, status: int, client: TestClient) -> 
         pytest.param("IMAGE/PNG", PNG, id="in capitals"),
         pytest.param("image/png;level=1", PNG, id="with another parameter"),
         pytest.param("image/*", PNG, id="any image"),
-        pytest.param("application/*", JSON, id="any application"),
-        pytest.param("text/html, image/png", PNG, id="one of two known"),
         pytest.param("image/png, application/json", JSON, id="a tie goes to the default"),
-        pytest.param("image/png, */*", JSON, id="a tie with anything"),
         # The higher quality is chosen.
-        pytest.param("application/json;q=0.5, image/png", PNG, id="against one"),
         pytest.param("image/png;q=0.5, application/json;q=0.6", JSON, id="against each other"),
         pytest.param("image/png ; q = 1.000 , application/json;q=0.999", PNG, id="with spaces"),
-        pytest.param("application/json;Q=0.1, image/png;q=0.2", PNG, id="a capital Q"),
-        pytest.param("application/json;q=0., image/png;q=0.001", PNG, id="nothing after the point"),
         pytest.param("application/json;q=0, */*", PNG, id="zero excludes"),
         pytest.param(
             "image/png;q=0.1, application/json;q=0.5, image/png;q=0.9", PNG, id="the last of a type"

@@ -144,9 +144,6 @@ def test_routing_is_that_of_its_route(
         np.testing.assert_allclose(found[f"{layer['name']}.presence"][0], maps, atol=1e-5)
 
 
-MODELS = ["mnist-compact", "mnist-compact.decoder", "mnist-compact.routing", "mnist-matrix.routing"]
-
-
 def test_the_server_says_what_it_is(v2: triton.InferenceServerClient) -> None:
     """Alive, ready, its version, and the extensions that it understands."""
     assert v2.is_server_live()
@@ -156,15 +153,6 @@ def test_the_server_says_what_it_is(v2: triton.InferenceServerClient) -> None:
         "version": VERSION,
         "extensions": ["binary_tensor_data"],
     }
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_every_model_is_ready_and_described(name: str, v2: triton.InferenceServerClient) -> None:
-    """Under its name, with tensors whose first axis is the batch."""
-    assert v2.is_model_ready(name)
-    metadata = v2.get_model_metadata(name)
-    assert name == metadata["name"]
-    assert {-1} == {tensor["shape"][0] for tensor in metadata["inputs"] + metadata["outputs"]}
 
 
 @pytest.fixture(scope="module")
@@ -278,19 +266,6 @@ def test_health_needs_no_key_and_all_else_does(settings: Settings) -> None:
         for header in ({"X-API-Key": KEY}, {"Authorization": f"Bearer {KEY}"}):
             assert 200 == client.get("/v2", headers=header).status_code
             assert 200 == client.post(INFER, content=SEVEN, headers=RAW | header).status_code
-
-
-def test_a_full_queue_is_told(settings: Settings) -> None:
-    """Rows that wait for others count, and the refusal says when to come back."""
-    with serve(settings) as client:
-        admission = client.app.state.admission
-        admission.waiting_rows = settings.max_waiting_rows
-        answer = client.post(INFER, content=SEVEN, headers=RAW)
-        assert (429, ["error"]) == (answer.status_code, list(answer.json()))
-        assert 1 <= int(answer.headers["Retry-After"])
-        admission.waiting_rows = 0
-        assert 200 == client.post(INFER, content=SEVEN, headers=RAW).status_code
-        assert 0 == admission.waiting_rows
 
 
 ROOT = Path(__file__).parents[4]
