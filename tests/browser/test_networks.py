@@ -188,7 +188,7 @@ def test_what_a_bundle_knows_of_itself_is_shown(browser: Browser, networks_url: 
         assert re.fullmatch(r"5, \d or 8 others", playground.label)
         figures, meaning = page.locator("#verdict .quiet").all_inner_texts()
         assert re.fullmatch(r"5: length 0\.\d\d, probability 1\.00", figures)
-        assert "For 95 %" in meaning
+        assert "95 % of the time" in meaning
         playground.open_tab("Health")
         lens = page.locator("#health")
         lens.get_by_role("img", name="the health of mnist").wait_for()
