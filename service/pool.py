@@ -163,10 +163,14 @@ class Pool:
             raise kind(f"{raised}: {facts.get('text')}")
         return facts.get("value"), content
 
-    def close(self) -> None:
-        """End all processes."""
+    def end_idle(self) -> None:
+        """End the processes that wait for a task."""
         while self.idle:
             self.idle.pop().connection.close()
+
+    def close(self) -> None:
+        """End all processes."""
+        self.end_idle()
         if self._control and self._server:
             self._control.close()
             self._server.kill()

@@ -122,8 +122,8 @@ def _read(direction: Direction, capsule: Capsule) -> ReadValue:
 def tell(class_name: str, readings: Sequence[ReadValue], measures: Sequence[Measure]) -> str:
     """Say in one sentence what is unusual about an image of a class.
 
-    A value without a measure, such as a column of a user's table, is printed as a number. The
-    sine and the cosine of an angle are told as the angle, in degrees.
+    A value without a measure, such as a column of a user's table, is printed as a number. If the
+    readings have the sine and the cosine of an angle, the sentence names the angle in degrees.
     """
     known = {one.name: one for one in measures}
     angles, readings = _join_angles(readings)

@@ -51,8 +51,11 @@ async def _refuse_all(folders: Sequence[Path]) -> dict[Path, str]:
     pool, turns = Pool(__name__, **limits), asyncio.Semaphore(_AT_ONCE)
 
     async def refuse(folder: Path) -> str:
-        async with turns:
-            return await _refuse(pool, folder)
+        async with turns:  # the time for a bundle begins with its turn
+            try:
+                return await _refuse(pool, folder)
+            finally:
+                pool.end_idle()  # no bundle gets the memory or the process of another
 
     try:
         await pool.run(TIMEOUT_S, os.getpid)

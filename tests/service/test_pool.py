@@ -183,3 +183,14 @@ async def evaluate(expression: str, module: str) -> Any:
         return (await pool.run(AMPLE_S, eval, expression))[0]
     finally:
         pool.close()
+
+
+@scenario
+async def test_a_process_that_is_ended_does_no_other_task() -> None:
+    """So no task finds memory that another has left."""
+    async with opened() as pool:
+        first, _ = await pool.run(AMPLE_S, os.getpid)
+        assert (first, b"") == await pool.run(AMPLE_S, os.getpid)
+        pool.end_idle()
+        assert (first, b"") != await pool.run(AMPLE_S, os.getpid)
+        await until_gone(first)
