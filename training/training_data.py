@@ -43,7 +43,7 @@ A lower one draws much the same blob for all images of a class, a higher one (40
 """
 _FEW_OF_A_CLASS = 100
 """Classes of fewer pictures have homogeneous poses: routed ones learnt from 20 explain less of new
-pictures, and those learnt from thousands explain more."""
+pictures, and those learnt from thousands of digits explain more."""
 
 
 def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
