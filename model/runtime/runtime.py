@@ -50,6 +50,8 @@ class Runtime:
         bundle: what to load.
         device: `cuda` fails rather than falling back; `auto` takes CUDA where it works.
         threads: of one inference on the CPU; by default the CPU quota of this process.
+        lone_threads: the same for one or two images, where larger batches have a graph of their
+            own.
         cuda: how CUDA is used, if it is.
         max_encode_rows: largest batch of images that is prepared for.
         max_decode_rows: largest batch of poses; a whole sweep of 16 dimensions fits in 256.
@@ -65,6 +67,7 @@ class Runtime:
         *,
         device: Device = "auto",
         threads: int = 0,
+        lone_threads: int = 0,
         cuda: CudaOptions | None = None,
         max_encode_rows: int = 32,
         max_decode_rows: int = 256,
@@ -73,7 +76,7 @@ class Runtime:
         self.bundle = bundle
         self.max_encode_rows = max_encode_rows
         self.max_decode_rows = max_decode_rows
-        self._cpu = CpuDevice(threads)
+        self._cpu, self._lone_cpu = CpuDevice(threads), CpuDevice(lone_threads or threads)
         self._any_size = self._open(
             ANY_SIZE,
             lambda graph: Session(open_session(graph, threads=self._cpu.threads)),
@@ -208,8 +211,13 @@ class Runtime:
     def _use(self, device: CpuDevice | CudaDevice) -> None:
         """Open all graphs on a device."""
         self.cuda = device if isinstance(device, CudaDevice) else None
-        encode = partial(device.open, max_rows=self.max_encode_rows)
-        self._encoders = {role: encode(self.bundle.graph(role)) for role in self.encoder_roles}
+        devices = dict.fromkeys(self.encoder_roles, device)
+        if "encoder.batch" in devices:
+            devices["encoder"] = self._lone_cpu
+        self._encoders = {
+            role: encoding.open(self.bundle.graph(role), max_rows=self.max_encode_rows)
+            for role, encoding in devices.items()
+        }
         decode = partial(device.open, max_rows=self.max_decode_rows)
         self._decoder = self._open("decoder", decode)
         self._routing = self._open("routing", device.open)

@@ -78,6 +78,7 @@ def load_runtimes(
                 bundle,
                 device=settings.device,
                 threads=max(1, threads // workers),
+                lone_threads=threads,
                 cuda=settings.cuda,
                 max_encode_rows=settings.max_batch_rows,
             )

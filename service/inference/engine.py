@@ -20,6 +20,7 @@ from model.bundle.samples import Sample
 from model.outputs import Encoding, Graph, Trace
 from model.preprocess import Floats
 from model.runtime import Array, DeviceLostError, Runtime
+from model.runtime.cpu import PROVIDER as CPU_PROVIDER
 from service.admission import TURN_ROWS, Claim, row_prices
 from service.errors import Problem, unwrap
 from service.inference.batcher import Batcher, BatcherLost, Queue
@@ -33,6 +34,8 @@ MAX_TRACED_IMAGES = 8
 """A batch traces at most this many images, because each trace takes megabytes."""
 BATCH_S = 0.05
 """A batch takes about this long at most, so that who comes next need not wait for longer."""
+QUICK_S = 0.02
+"""A lone row that takes no longer is computed on the event loop, if that is on a CPU."""
 Row = tuple[Array, ...]
 """A row: one image, or one pose and its class; or their result."""
 
@@ -179,8 +182,14 @@ def open_engine(
         for runtime in runtimes.values():
             runtime.warm_up()
 
-    batcher = Batcher(queues, warm_up=warm_up, on_batch=on_batch, on_lost=on_lost)
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
+    batcher = Batcher(
+        queues,
+        warm_up=warm_up,
+        on_batch=on_batch,
+        on_lost=on_lost,
+        quick_s=QUICK_S if providers == CPU_PROVIDER else 0,
+    )
     manifests = {name: runtime.manifest for name, runtime in runtimes.items()}
     samples = {name: runtime.bundle.samples for name, runtime in runtimes.items()}
     prices = row_prices(

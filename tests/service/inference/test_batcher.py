@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -29,6 +30,30 @@ async def test_callers_take_turns() -> None:
         gate.let(5)
         await rows_of(*calls)
     assert [[0], [1, 4], [7, 2], [5, 6], [3]] == gate.batches
+
+
+async def test_rows_that_come_together_are_computed_together() -> None:
+    """All that one round of the event loop brings, though the thread is free for the first."""
+    gate = Gate(is_open=True)
+    async with batching(gate) as batcher:
+        await rows_of(*(start(batcher, row) for row in range(4)))
+    assert [[0, 1, 2, 3]] == gate.batches
+
+
+async def test_a_lone_quick_row_is_computed_on_the_event_loop() -> None:
+    """The first row, several rows and slow ones are left to the thread."""
+    clock, here = Clock(), threading.get_ident()
+
+    def take(rows: list[int]) -> list[int]:
+        clock.now += 0.03 if 0 in rows else 0.01
+        return rows
+
+    gate = Gate(take, is_open=True)
+    async with batching(gate, clock=clock, quick_s=0.02) as batcher:
+        for rows, on_the_loop in (((1,), False), ((0,), True), ((1,), False), ((1, 2), False)):
+            gate.threads.clear()
+            await rows_of(start(batcher, *rows))
+            assert on_the_loop is (here in gate.threads)
 
 
 async def test_rows_of_a_caller_that_left_are_not_computed() -> None:
