@@ -22,7 +22,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help help-all install-training serve ray test test-cpu test-slow test-cuda check audit docs generate gpu fire bench attack lock sbom image image-test base-image
+.PHONY: help help-all install-training serve ray test test-cpu test-slow test-cuda check audit docs generate gpu fire bench attack lock image image-test
 
 help: ## Show the targets that most people need.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | grep -E '^($(FIRST)):' | sed -E 's/:.*## /\t/' | expand -t 20
@@ -61,7 +61,9 @@ check: $(VENV)/.dev ## Lint, types and architecture.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-audit: $(VENV)/.dev ## Look for known vulnerabilities in the pinned packages, which needs the network.
+audit: $(VENV)/.dev ## Write what an image holds to sbom-TARGET.cdx.json, and look for known vulnerabilities.
+	$(BIN)/cyclonedx-py requirements docker/requirements-$(TARGET).txt --pyproject pyproject.toml \
+		--output-reproducible --output-file sbom-$(TARGET).cdx.json
 	$(BIN)/pip-audit --disable-pip --no-deps --vulnerability-service osv --requirement constraints.txt
 
 docs: $(VENV)/.dev ## Build the documentation in site/; broken links and missing pages fail.
@@ -82,9 +84,6 @@ fire: $(VENV)/.dev ## Load, faults and malice, with figures; half an hour.
 lock: $(VENV)/.dev ## Write the digests of what images install; after a change of constraints.txt.
 	sh tools/lock.sh $(BIN)
 
-sbom: $(VENV)/.dev ## Write sbom-TARGET.cdx.json, what an image holds.
-	sh tools/sbom.sh $(BIN) $(TARGET)
-
 image: ## Build IMAGE for TARGET (cpu or gpu) with docker or podman (ARGS="--network host ...").
 	$(ENGINE) build --file docker/service.Dockerfile --target $(TARGET) --tag $(IMAGE) \
 		--build-arg BASE=$(BASE) --label org.opencontainers.image.version=$(VERSION) \
@@ -92,9 +91,6 @@ image: ## Build IMAGE for TARGET (cpu or gpu) with docker or podman (ARGS="--net
 
 image-test: $(VENV)/.dev ## Run the end-to-end tests against a container of IMAGE.
 	$(BIN)/python -m pytest tests/e2e --engine $(ENGINE) --image $(IMAGE)
-
-base-image: ## Make BASE from Debian's packages, where no registry answers (as root, with podman).
-	sh tools/base_image.sh $(BASE)
 
 bench: $(VENV)/.dev ## Load this service and a plain FastAPI service in turn (ARGS="--model mnist-compact ...").
 	$(BIN)/python -m benchmarks.load $(ARGS)
