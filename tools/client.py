@@ -71,7 +71,6 @@ The decorators of the methods send the requests; see `capsnet.methods`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from numpy.typing import ArrayLike
@@ -338,7 +337,7 @@ def _alike(one: Json, other: Json) -> bool:
 
 
 def _write_dataclass(name: str, parent: str, schema: Json, members: Json) -> str:
-    lines = ["@dataclass(frozen=True, eq=False, kw_only=True)", f"class {name}({parent}):"]
+    lines = [f"class {name}({parent}):"]
     lines += write_docstring(schema.get("description", f"See `{name}`."), 4)
     for member, one in members.items():
         kind = _type(one)

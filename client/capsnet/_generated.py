@@ -9,7 +9,6 @@ The decorators of the methods send the requests; see `capsnet.methods`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from numpy.typing import ArrayLike
@@ -78,7 +77,6 @@ Transform: TypeAlias = Literal["shift-x", "shift-y", "turn", "scale"]
 Dataset: TypeAlias = Literal["mnist", "fashion-mnist"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class ModelAnswer(Answer):
     """The name and version of the model that answers."""
 
@@ -89,7 +87,6 @@ class ModelAnswer(Answer):
     """Sentences on what limits this answer; left out if there are none."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class CapsuleAnswer(ModelAnswer):
     """The class that the answer is about, and its presence."""
 
@@ -100,7 +97,6 @@ class CapsuleAnswer(ModelAnswer):
     fit: FitReport
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Prediction(ModelAnswer):
     """The network's answer for one image."""
 
@@ -123,14 +119,12 @@ class Prediction(ModelAnswer):
     fit: FitReport
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class FailedPrediction(Answer):
     """The reason why one image of several has no prediction."""
 
     problem: Problem
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class DescribeAnswer(CapsuleAnswer):
     """An image in words and units."""
 
@@ -142,7 +136,6 @@ class DescribeAnswer(CapsuleAnswer):
     """The second digit of a pair."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class ReconstructAnswer(CapsuleAnswer):
     """The reconstruction of one class's pose."""
 
@@ -153,7 +146,6 @@ class ReconstructAnswer(CapsuleAnswer):
     """Mean squared error, all channels, pixels in [0, 1]."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class PerturbAnswer(CapsuleAnswer):
     """An image before and after its pose was moved."""
 
@@ -170,7 +162,6 @@ class PerturbAnswer(CapsuleAnswer):
     perturbed: Image.Image
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class DecodeAnswer(ModelAnswer):
     """The images of some poses."""
 
@@ -183,7 +174,6 @@ class DecodeAnswer(ModelAnswer):
     the name of the direction."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class SweepAnswer(CapsuleAnswer):
     """The decoded images: one row for each direction or dimension, one column for each delta."""
 
@@ -202,7 +192,6 @@ class SweepAnswer(CapsuleAnswer):
     """Rows as in `rows`, columns as in `deltas`."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class RoutingAnswer(CapsuleAnswer):
     """The state of routing after each iteration.
 
@@ -221,7 +210,6 @@ class RoutingAnswer(CapsuleAnswer):
     """Routed layers before the last one, if any."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class RoutingOffAnswer(CapsuleAnswer):
     """The answers of the same votes with other couplings. `length` is that of the routed answer."""
 
@@ -231,7 +219,6 @@ class RoutingOffAnswer(CapsuleAnswer):
     """Whether the labels of any variant differ."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class EquivarianceAnswer(CapsuleAnswer):
     """The length and pose of a class while the image is transformed.
 
@@ -258,7 +245,6 @@ class EquivarianceAnswer(CapsuleAnswer):
     dimensions, from 0 to 1; None without poses."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class OcclusionAnswer(CapsuleAnswer):
     """The change of presence while a patch of background hides each part of the image."""
 
@@ -279,7 +265,6 @@ class OcclusionAnswer(CapsuleAnswer):
     """(rows, columns) of places: the most present class with the patch there."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class SegmentAnswer(ModelAnswer):
     """An image of overlapping digits, taken apart."""
 
@@ -290,7 +275,6 @@ class SegmentAnswer(ModelAnswer):
     fit: FitReport
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class RivalsAnswer(CapsuleAnswer):
     """The reconstructions of several classes, the most present class first."""
 
@@ -302,7 +286,6 @@ class RivalsAnswer(CapsuleAnswer):
     """The label with the smallest error among these."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class MorphAnswer(CapsuleAnswer):
     """Frames between the poses of two images. `length` and `fit` are of the first image."""
 
@@ -320,7 +303,6 @@ class MorphAnswer(CapsuleAnswer):
     """The frames there and back: an animated WebP as data:image/webp;base64,…"""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class NeighboursAnswer(CapsuleAnswer):
     """Training images of a class, ordered by the distance of their poses."""
 
@@ -340,7 +322,6 @@ class NeighboursAnswer(CapsuleAnswer):
     """Typical training images of the class, the one with the largest share first."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class ModelsAnswer(Answer):
     """The loaded models and the limits of a request."""
 
@@ -350,7 +331,6 @@ class ModelsAnswer(Answer):
     models: list[ModelSummary]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class HealthAnswer(ModelAnswer):
     """The health of the capsules of a model, measured on training images."""
 
@@ -377,7 +357,6 @@ class HealthAnswer(ModelAnswer):
     """D, the numbers of a pose."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class SamplesAnswer(Answer):
     """The samples of one bundle, at most ten."""
 
@@ -385,7 +364,6 @@ class SamplesAnswer(Answer):
     samples: list[SampleReport]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class SetLabel(Answer):
     """A label in a set."""
 
@@ -393,7 +371,6 @@ class SetLabel(Answer):
     class_name: str
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class NoveltyReport(Answer):
     """The novelty scores of an image: how unlike the training images it is.
 
@@ -416,7 +393,6 @@ class NoveltyReport(Answer):
     """Error of the reconstruction y of image x: sum((x-y)^2) / (sum(x^2) + 1)."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class FitReport(Answer):
     """The steps that were applied to the image before the network saw it."""
 
@@ -428,7 +404,6 @@ class FitReport(Answer):
     they were not looked for or nothing was found."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class ReadValue(Answer):
     """A value that is read from a pose."""
 
@@ -446,7 +421,6 @@ class ReadValue(Answer):
     """95 % of the class's images stay below."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Described(Answer):
     """One object in words."""
 
@@ -457,7 +431,6 @@ class Described(Answer):
     sentence: str
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class MovedValue(Answer):
     """What a direction is named after, before and after the move."""
 
@@ -471,7 +444,6 @@ class MovedValue(Answer):
     images; None for factors and principal directions, which no drawing shows."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class SweptDirection(Answer):
     """A row of a sweep by directions."""
 
@@ -483,7 +455,6 @@ class SweptDirection(Answer):
     """The value that is asked for in the last column."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class RoutingIteration(Answer):
     """The state after one iteration. Lists over classes are by label."""
 
@@ -500,7 +471,6 @@ class RoutingIteration(Answer):
     """(K, I); with detail=true."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class HeatMaps(Answer):
     """Maps of support: each cell's part of a class's length before its squash; may be negative."""
 
@@ -510,7 +480,6 @@ class HeatMaps(Answer):
     """(R, K, T): summed over the grid."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Votes(Answer):
     """The votes for the label in the plane in which they differ most."""
 
@@ -522,7 +491,6 @@ class Votes(Answer):
     """(I,), the last; with detail=true."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class HiddenLayer(Answer):
     """A routed layer before the last one."""
 
@@ -530,7 +498,6 @@ class HiddenLayer(Answer):
     iterations: list[HiddenIteration]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class RoutingVariant(Answer):
     """The answer with one kind of couplings."""
 
@@ -547,7 +514,6 @@ class RoutingVariant(Answer):
     """Whether `labels` differ from the routed answer."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Segment(Answer):
     """One detected class."""
 
@@ -564,7 +530,6 @@ class Segment(Answer):
     """Share of the ink in the mask; shared ink counts in each."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Rival(Answer):
     """The reconstruction of one class and its error."""
 
@@ -577,7 +542,6 @@ class Rival(Answer):
     reconstruction: Image.Image
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Neighbour(Answer):
     """A training image of the class."""
 
@@ -586,7 +550,6 @@ class Neighbour(Answer):
     image: Image.Image
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Prototype(Answer):
     """A training image that stands for others of the class."""
 
@@ -597,7 +560,6 @@ class Prototype(Answer):
     """Share of the class's images whose nearest prototype this is."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Limits(Answer):
     """The limits of one request."""
 
@@ -606,7 +568,6 @@ class Limits(Answer):
     body_bytes: int
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class ModelSummary(Answer):
     """A model that the service has loaded."""
 
@@ -646,7 +607,6 @@ class ModelSummary(Answer):
     """What limits the answers of some views, in sentences, by the view's name."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class CapsuleHealth(Answer):
     """The capsules of one layer."""
 
@@ -658,7 +618,6 @@ class CapsuleHealth(Answer):
     """The mean presence of all capsules."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class CouplingHealth(Answer):
     """The couplings of one routed layer; entropy and polarisation by iteration."""
 
@@ -673,7 +632,6 @@ class CouplingHealth(Answer):
     """The standard deviation of the classes' mean couplings, as a share of the mean coupling."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class SampleReport(Answer):
     """The class, source and licence of one sample."""
 
@@ -687,7 +645,6 @@ class SampleReport(Answer):
     """The maker of the picture, or its data set."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class HiddenIteration(Answer):
     """A layer of convolutional capsules after one iteration."""
 
@@ -699,7 +656,6 @@ class HiddenIteration(Answer):
     """(T', T): shares of each type of input."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class ExplainedReport(Answer):
     """Shares of the variance of images that reconstructions explain."""
 
@@ -717,7 +673,6 @@ class ExplainedReport(Answer):
     """D, the numbers of a pose."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class DirectionReport(Answer):
     """A direction of poses that /perturb takes, over all classes that have it."""
 

@@ -7,7 +7,8 @@ import io
 import json
 import warnings
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 import numpy as np
 from cattrs import BaseValidationError, Converter
@@ -29,8 +30,12 @@ T = TypeVar("T")
 _pixels_left: ContextVar[int] = ContextVar("_pixels_left", default=MAX_PIXELS)
 
 
+@dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
 class Answer:
-    """What all answers have."""
+    """What all answers have: they are frozen dataclasses."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False, kw_only=True)(cls)
 
     def to_dict(self) -> dict[str, Any]:
         """The answer's JSON: arrays are lists, images are PNG data URLs."""
