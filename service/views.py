@@ -118,8 +118,8 @@ def _handler(view: AnyView) -> Handler:
 def _query_type(view: AnyView) -> type[ModelQuery]:
     """The query string's parameters: those of the view that its body has not, and the model."""
     name, fields = view.query.__name__, dict[str, Any]()
-    if view.suited:
-        text = f"A bundle for {view.suited.to}."
+    if view.of_pairs:
+        text = "A bundle for overlapping digits."
         fields["model"] = (str | None, Field(None, description=text))
     if view.body is None:
         kind: type[ModelQuery] = create_model(name, __base__=(view.query, ModelQuery), **fields)
@@ -167,16 +167,16 @@ def _find_manifest(view: AnyView, request: Request, model: str | None) -> Manife
         NotOffered: it cannot do what the view needs.
         InvalidParameter: it does not suit the view.
     """
-    if not view.suited:
+    if not view.of_pairs:
         return request.manifest(model, needs=view.needs)
     manifests = request.engine.manifests.items()
-    suited = sorted(name for name, manifest in manifests if view.suited.has(manifest))
+    suited = sorted(name for name, manifest in manifests if manifest.of_pairs)
     if not (model or suited):
-        raise UnknownModel(f"no model for {view.suited.to} is loaded", parameter="model")
+        raise UnknownModel("no model for overlapping digits is loaded", parameter="model")
     manifest = request.manifest(model or suited[0], needs=view.needs)
-    if not view.suited.has(manifest):
+    if not manifest.of_pairs:
         raise InvalidParameter(
-            f"{model!r} was not trained on {view.suited.to}; loaded models for these: "
+            f"{model!r} was not trained on overlapping digits; loaded models for these: "
             f"{', '.join(suited) or 'none'}",
             parameter="model",
         )

@@ -14,7 +14,7 @@ from model.outputs import Encoding
 from model.pairs import INK, find_masks
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from model.views.segment import candidates, segment
+from model.views.segment import candidates, find_present
 from training.answers import BATCH, WrongAnswers, decode_each, evaluating, find_wrong, is_missed
 from training.data.datasets import Examples
 from training.data.pairs import (
@@ -175,18 +175,14 @@ def _are_counted(
     runtime: Runtime, images: Floats, encoding: Encoding[Floats], labels: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Return whether `count=auto` finds just these classes (N, L) in images (N, 1, H, W): (N,)."""
-    threshold = runtime.bundle.manifest.mask_threshold
-    assert threshold is not None
     right = []
     for image, lengths, capsules, expected in zip(images, *encoding, labels, strict=True):
         classes = candidates(lengths, "auto")
         decoded = (
             runtime.decode(capsules[classes], classes)[:, 0] if len(classes) else images[:0, 0]
         )
-        segmentation = segment(
-            image[0], lengths, classes, decoded, threshold=threshold, count="auto"
-        )
-        right.append(set(segmentation.labels.tolist()) == set(expected.tolist()))
+        present = classes[find_present(image[0], lengths[classes], decoded)]
+        right.append(set(present.tolist()) == set(expected.tolist()))
     return np.array(right)
 
 

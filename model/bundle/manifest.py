@@ -217,6 +217,11 @@ class Manifest(Entry):
         """Whether the encoder also takes larger images: see `model.preprocess.prepare`."""
         return ANY_SIZE in self.graphs
 
+    @property
+    def of_pairs(self) -> bool:
+        """Whether the network was trained on pairs of overlapping digits."""
+        return self.mask_threshold is not None
+
     def offered_directions(self, label: int) -> list[Direction]:
         """The directions of a class that are offered."""
         return [one for one in self.directions if one.label == label and one.offered]

@@ -23,7 +23,6 @@ from model.preprocess import (
     Fit,
     Floats,
     Polarity,
-    Prepared,
     load_image,
     open_image,
     prepare,
@@ -173,25 +172,18 @@ class Runtime:
         """
         if isinstance(picture, (str, Path)):
             picture = open_image(Path(picture).read_bytes())
-        any_size = self.bundle.manifest.any_size
-        fitted = self.fit_picture(picture, fit=fit, polarity=polarity, any_size=any_size)
-        return fitted.image[None]
-
-    def fit_picture(
-        self, picture: Image.Image | Floats, *, fit: Fit, polarity: Polarity, any_size: bool
-    ) -> Prepared:
-        """Fit an opened picture to the network's images: see `model.preprocess.prepare`."""
         if isinstance(picture, Image.Image):
             picture = load_image(picture)
         manifest = self.bundle.manifest
-        return prepare(
+        fitted = prepare(
             picture,
             manifest.image_shape,
             rule=manifest.preprocess,
             fit=fit,
             polarity=polarity,
-            any_size=any_size,
+            any_size=manifest.any_size,
         )
+        return fitted.image[None]
 
     def encoder_role(self, rows: int) -> GraphRole:
         """Return the role of the graph that encodes a batch of so many rows on this device."""

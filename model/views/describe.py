@@ -81,7 +81,7 @@ async def describe(net: Net, query: DescribeQuery, picture: Prepared) -> Describ
     """Describe an image in words and units, read from its pose."""
     encoded, manifest = await encode_picture(net, picture), net.manifest
     labels = [query.target]
-    if query.target is None and manifest.mask_threshold is not None:
+    if query.target is None and manifest.of_pairs:
         labels = most_present(encoded.presence[None], 2)[0].tolist()
     capsules = [encoded.capsule(label) for label in labels]
     first, *others = [_describe(manifest, capsule) for capsule in capsules]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from pydantic import Field
 
 from model.bundle import Manifest
@@ -84,9 +85,8 @@ def transform_image(image: Floats, transform: Transform, value: float) -> Floats
 def warp(image: Floats, matrix: Doubles, offset: Doubles) -> Floats:
     """Apply x' = A (x - m) + m + t to every point x of an image, m its middle.
 
-    Each pixel of the result takes what lies at x = A^-1 (x' - m - t) + m, weighted bilinearly from
-    its four neighbours. Outside of the image there is black: what leaves the frame is lost, and a
-    stroke at the very edge fades within a pixel.
+    Pixels are interpolated bilinearly. Outside of the image there is black: what leaves the frame
+    is lost, and a stroke at the very edge fades within a pixel.
 
     Args:
         image: (..., H, W); all channels move alike.
@@ -94,18 +94,17 @@ def warp(image: Floats, matrix: Doubles, offset: Doubles) -> Floats:
         offset: t, (2,), in pixels.
     """
     height, width = image.shape[-2:]
-    middle = np.array([(width - 1) / 2, (height - 1) / 2])
-    grid = np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=-1)  # (H, W, 2)
-    source = (grid - middle - offset) @ np.linalg.inv(matrix).T + middle
-    corner = np.floor(source).astype(int)
-    share = source - corner
-    result = np.zeros(image.shape)
-    for step in np.ndindex(2, 2):
-        x, y = np.moveaxis(corner + step, -1, 0)
-        weight = np.where(step, share, 1 - share).prod(axis=-1)
-        weight *= (x >= 0) & (x < width) & (y >= 0) & (y < height)
-        result += weight * image[..., y.clip(0, height - 1), x.clip(0, width - 1)]
-    return result.astype(np.float32)
+    middle, inverse = np.array([width, height]) / 2, np.linalg.inv(matrix)
+    start = middle - inverse @ (middle + offset) + 1  # one row and column of black around
+    framed = np.pad(image.reshape(-1, height, width), ((0, 0), (1, 1), (1, 1)))
+    coefficients = np.column_stack((inverse, start)).ravel().tolist()
+    planes = [
+        Image.fromarray(plane).transform(
+            (width, height), Image.Transform.AFFINE, coefficients, Image.Resampling.BILINEAR
+        )
+        for plane in framed
+    ]
+    return np.stack([np.asarray(plane) for plane in planes]).reshape(image.shape)
 
 
 def angles_deg(poses: Floats, still: Floats) -> Floats:
@@ -167,14 +166,9 @@ class EquivarianceQuery(TargetQuery):
         values: list[float] = np.linspace(first, last, self.steps).round(6).tolist()
         return values
 
-    def check(self, manifest: Manifest) -> None:
-        """Refuse ends that are out of the transform's limits."""
-        self.plan()
-        super().check(manifest)
-
     def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
         """Each step is encoded."""
-        return self.steps
+        return len(self.plan())
 
 
 class EquivarianceAnswer(CapsuleAnswer):

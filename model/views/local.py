@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from model.bundle import Manifest
 from model.errors import InvalidParameter, Problem, UnreadablePicture, unwrap
 from model.outputs import Encoding, Trace
-from model.preprocess import Floats, Prepared, PreprocessError
+from model.preprocess import Floats, Prepared, PreprocessError, load_image, prepare
 from model.views.net import require, run
 from model.views.query import PictureQuery, describe_fault
 from model.views.view import A, Q, View
@@ -91,30 +91,19 @@ def ask(
         UnreadablePicture: a picture is truncated or corrupt.
     """
     net = LocalNet(runtime)
-    query = read_query(view, net.manifest, parameters)
-    fitted = [_fit(runtime, picture, query) for picture in pictures]
+    manifest, query = net.manifest, _read(view.query, parameters)
+    require(manifest, view.needs)
+    if view.of_pairs and not manifest.of_pairs:
+        detail = f"{manifest.name!r} was not trained on overlapping digits"
+        raise InvalidParameter(detail, parameter="model")
+    query.check(manifest)
+    fitted = [_fit(manifest, picture, query) for picture in pictures]
     if alone or view.pictures[1] is not None:
         fitted = list(map(unwrap, fitted))
     answer = run(view.ask(net, query, *fitted))
     if view.draw:
-        answer.drawn_by(partial(_draw, view, answer, query, net.manifest))
+        answer.drawn_by(partial(_draw, view, answer, query, manifest))
     return answer
-
-
-def read_query(view: View[Q, A], manifest: Manifest, parameters: Mapping[str, object]) -> Q:
-    """Read the query of a view, and check that it fits a network.
-
-    Raises:
-        InvalidParameter: a parameter is missing or wrong.
-        NotOffered: the network cannot do what is needed.
-    """
-    query = _read(view.query, parameters)
-    require(manifest, view.needs)
-    if view.suited and not view.suited.has(manifest):
-        detail = f"{manifest.name!r} was not trained on {view.suited.to}"
-        raise InvalidParameter(detail, parameter="model")
-    query.check(manifest)
-    return query
 
 
 def _read(kind: type[Q], parameters: Mapping[str, object]) -> Q:
@@ -126,16 +115,20 @@ def _read(kind: type[Q], parameters: Mapping[str, object]) -> Q:
 
 
 def _fit(
-    runtime: Runtime, picture: Image.Image | Floats | Problem, query: object
+    manifest: Manifest, picture: Image.Image | Floats | Problem, query: object
 ) -> Prepared | Problem:
     """Fit a picture to the network's images, as a service does."""
     if isinstance(picture, Problem):
         return picture
     assert isinstance(query, PictureQuery)
-    any_size = query.any_size(runtime.manifest)
     try:
-        return runtime.fit_picture(
-            picture, fit=query.fit, polarity=query.polarity, any_size=any_size
+        return prepare(
+            load_image(picture) if isinstance(picture, Image.Image) else picture,
+            manifest.image_shape,
+            rule=manifest.preprocess,
+            fit=query.fit,
+            polarity=query.polarity,
+            any_size=query.any_size(manifest),
         )
     except PreprocessError as error:
         return InvalidParameter(str(error), parameter="fit")

@@ -80,18 +80,20 @@ def plan_occlusion(height: int, width: int, patch: int | None = None) -> Occlusi
     further where there would be more than MAX_PATCHES.
 
     Raises:
-        ValueError: the patch is larger than the image, or too small to cover it in as many places.
+        InvalidParameter: the patch is larger than the image, or too small to cover it in as many
+            places.
     """
     patch = patch or min(height, width, max(1, round(math.sqrt(height * width) / 5)))
+    size = f"an image of {height}x{width}"
     if patch > min(height, width):
-        raise ValueError(f"a patch of {patch} pixels is larger than an image of {height}x{width}")
+        detail = f"a patch of {patch} pixels is larger than {size}"
+        raise InvalidParameter(detail, parameter="patch")
     for stride in range(math.ceil(patch / 3), patch + 1):
         tops, lefts = ((*range(0, size - patch, stride), size - patch) for size in (height, width))
         if len(tops) * len(lefts) <= MAX_PATCHES:
             return Occlusion(patch, stride, tops, lefts)
-    raise ValueError(
-        f"{MAX_PATCHES} patches of {patch} pixels do not cover an image of {height}x{width}"
-    )
+    detail = f"{MAX_PATCHES} patches of {patch} pixels do not cover {size}"
+    raise InvalidParameter(detail, parameter="patch")
 
 
 class OcclusionQuery(TargetQuery):
@@ -108,25 +110,9 @@ class OcclusionQuery(TargetQuery):
 
     max_rows = MAX_PATCHES
 
-    def plan(self, manifest: Manifest) -> Occlusion:
-        """Return the positions of the patch.
-
-        Raises:
-            InvalidParameter: the patch or its places do not fit.
-        """
-        try:
-            return plan_occlusion(manifest.height, manifest.width, self.patch)
-        except ValueError as error:
-            raise InvalidParameter(str(error), parameter="patch") from error
-
-    def check(self, manifest: Manifest) -> None:
-        """Refuse a patch that does not fit."""
-        super().check(manifest)
-        self.plan(manifest)
-
     def rows(self, manifest: Manifest) -> int:
         """Each place is encoded."""
-        return len(self.plan(manifest).areas)
+        return len(plan_occlusion(manifest.height, manifest.width, self.patch).areas)
 
 
 class OcclusionAnswer(CapsuleAnswer):
@@ -154,7 +140,8 @@ async def occlusion(net: Net, query: OcclusionQuery, picture: Prepared) -> Occlu
     of. A patch adds edges that no training image had. If two strokes give the same evidence, hiding
     one of them may change nothing.
     """
-    manifest, plan, image = net.manifest, query.plan(net.manifest), picture.image
+    manifest, image = net.manifest, picture.image
+    plan = plan_occlusion(manifest.height, manifest.width, query.patch)
     strokes = manifest.preprocess != "crop"
     background = np.zeros(len(image), np.float32) if strokes else image.mean(axis=(1, 2))
     images = await net.aside(plan.images, image, background)

@@ -40,6 +40,7 @@ class ViewQuery(Query):
             InvalidParameter: a parameter is out of the network's range.
             NotOffered: the network cannot do what the parameters need.
         """
+        self.rows(manifest)
 
     def check_drawing(self) -> None:
         """Refuse parameters whose answer cannot be drawn.
@@ -49,7 +50,11 @@ class ViewQuery(Query):
         """
 
     def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
-        """The images and poses that are computed for each picture after its encoding."""
+        """The images and poses that are computed for each picture after its encoding.
+
+        Raises:
+            InvalidParameter: a parameter is out of the network's range.
+        """
         return self.max_rows
 
 
@@ -87,6 +92,7 @@ class TargetQuery(PictureQuery):
     def check(self, manifest: Manifest) -> None:
         """Refuse a label that the network does not have."""
         check_label(manifest, self.target)
+        super().check(manifest)
 
 
 def describe_fault(error: ValidationError) -> InvalidParameter:

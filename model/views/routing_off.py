@@ -147,7 +147,7 @@ def _find_variants(manifest: Manifest, trace: ClassTrace[Floats]) -> list[Routin
     if manifest.routing is None:
         raise NotOffered(f"the routing of {manifest.name!r} cannot be switched off")
     variants = switch_off(ClassTrace(*(field[None] for field in trace)), manifest.routing)
-    count = 1 if manifest.mask_threshold is None else 2
+    count = 2 if manifest.of_pairs else 1
     labels = {
         name: sorted(most_present(presence[0], count).tolist())
         for name, presence in variants.items()

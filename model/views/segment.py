@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,12 @@ from pydantic import Field
 from model.bundle import Manifest
 from model.canvas import draw_image
 from model.errors import InvalidParameter
-from model.pairs import INK, Mask, colour, find_masks, share_ink
+from model.pairs import INK, colour, find_masks, share_ink
 from model.preprocess import Floats, Prepared
 from model.views.answers import DataUrl, FitReport, Inner, ModelAnswer, Number, Part, answer_fields
 from model.views.net import Net, encode_picture, most_present
 from model.views.query import PictureQuery, Scale
-from model.views.view import Suited, View
+from model.views.view import View
 
 MAX_SEGMENTS = 100
 PRESENT = 0.2
@@ -26,17 +26,6 @@ EXPLAINED = 0.055
 explains exceeds this."""
 
 Count = int | Literal["auto"]
-
-
-class Segmentation(NamedTuple):
-    """An image taken apart into M digits, the longest capsule first."""
-
-    labels: NDArray[np.int64]
-    """(M,)."""
-    masks: Mask
-    """(M, H, W)."""
-    reconstructions: Floats
-    """(M, H, W) in [0, 1], each of one digit alone."""
 
 
 def candidates(lengths: Floats, count: Count) -> NDArray[np.int64]:
@@ -51,38 +40,17 @@ def candidates(lengths: Floats, count: Count) -> NDArray[np.int64]:
     return most_present(lengths, count)
 
 
-def segment(
-    image: Floats,
-    lengths: Floats,
-    labels: NDArray[np.int64],
-    decoded: Floats,
-    *,
-    threshold: float,
-    count: Count,
-) -> Segmentation:
-    """Segment an image.
-
-    Args:
-        image: (H, W) in [0, 1].
-        lengths: (K,).
-        labels: (M,), the candidates.
-        decoded: (M, H, W), their capsules decoded.
-        threshold: of masks; see `find_masks`.
-        count: `auto` drops candidates that explain little of the image that longer ones do not
-            explain. It may drop all.
-    """
-    if count == "auto":
-        present = _explaining(image, lengths[labels], decoded)
-        labels, decoded = labels[present], decoded[present]
-    return Segmentation(labels, find_masks(image, decoded, threshold=threshold), decoded)
-
-
-def _explaining(image: Floats, lengths: Floats, decoded: Floats) -> list[int]:
-    """Places of the candidates that are taken for present.
+def find_present(image: Floats, lengths: Floats, decoded: Floats) -> list[int]:
+    """Return the indices of the candidates that are taken for present; perhaps of none.
 
     A capsule that is short, or owes its length to another digit's strokes, must explain more. Its
     reconstruction lowers the squared error of those before by a share of the image's squared
     brightness. This share, times the capsule's length, must exceed `EXPLAINED`.
+
+    Args:
+        image: (H, W) in [0, 1].
+        lengths: (M,), of the candidates.
+        decoded: (M, H, W), their capsules decoded.
     """
     if not (image >= INK).any():
         return []
@@ -153,12 +121,14 @@ async def segment_image(net: Net, query: SegmentQuery, picture: Prepared) -> Seg
     encoded = await encode_picture(net, picture)
     labels = candidates(encoded.presence, query.count)
     decoded = await net.decode(encoded.poses[labels], labels)
-    (image,) = picture.image
-    found = segment(
-        image, encoded.presence, labels, decoded[:, 0], threshold=threshold, count=query.count
-    )
-    covered = np.concatenate((found.masks, found.masks.any(axis=0, keepdims=True)))
+    (image,), decoded = picture.image, decoded[:, 0]
+    if query.count == "auto":
+        present = find_present(image, encoded.presence[labels], decoded)
+        labels, decoded = labels[present], decoded[present]
+    masks = find_masks(image, decoded, threshold=threshold)
+    covered = np.concatenate((masks, masks.any(axis=0, keepdims=True)))
     *shares, explained = share_ink(image, covered)
+    digits = zip(labels, masks, decoded, shares, strict=True)
     return SegmentAnswer(
         **answer_fields(manifest),
         segments=[
@@ -170,7 +140,7 @@ async def segment_image(net: Net, query: SegmentQuery, picture: Prepared) -> Seg
                 reconstruction=reconstruction[None],
                 ink_share=share,
             )
-            for label, mask, reconstruction, share in zip(*found, shares, strict=True)
+            for label, mask, reconstruction, share in digits
         ],
         explained_ink=explained,
         fit=FitReport.model_validate(picture),
@@ -192,7 +162,7 @@ VIEW = View(
     draw=draw,
     plain=True,
     needs="decode",
-    suited=Suited("overlapping digits", lambda manifest: manifest.mask_threshold is not None),
+    of_pairs=True,
     tag="classify",
     example="/overlay?first=3&second=5",
 )

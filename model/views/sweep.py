@@ -35,6 +35,15 @@ _GAP = 2
 _FONT = 12
 
 
+class SweptDirection(Part):
+    """A row of a sweep by directions."""
+
+    name: str
+    unit: str
+    low: Number = Field(description="The value that is asked for in the first column.")
+    high: Number = Field(description="The value that is asked for in the last column.")
+
+
 class Sweep(NamedTuple):
     """A grid of moved poses."""
 
@@ -44,6 +53,8 @@ class Sweep(NamedTuple):
     """(R, len(steps), D), the change of the pose of each image."""
     steps: tuple[float, ...]
     """Of the columns."""
+    directions: tuple[SweptDirection, ...] = ()
+    """The rows, if they are directions."""
 
     def poses(self, pose: Floats) -> Floats:
         """Return the poses of all images, row by row: pose (D,) to (R * len(steps), D)."""
@@ -63,13 +74,14 @@ def sweep_dims(dims: Sequence[int], steps: Sequence[float], class_dim: int) -> S
 
 def sweep_directions(directions: Sequence[Direction], pose: Floats) -> Sweep:
     """The sweep of a pose (D,) along the first directions, from end to end of each slider."""
-    names, moves = [], []
+    names, moves, swept = [], [], []
     for one in directions[: MAX_IMAGES // len(SHARES)]:
         value, (low, high) = one.read(pose), one.ends(pose)
         names.append(f"{one.name} {low:.2g} to {high:.2g} {one.unit}".rstrip())
         changes = np.interp(SHARES, (-1, 0, 1), (low - value, 0, high - value))
         moves.append(np.outer(changes, one.vector))
-    return Sweep(tuple(names), np.array(moves, np.float32), SHARES)
+        swept.append(SweptDirection(name=one.name, unit=one.unit, low=low, high=high))
+    return Sweep(tuple(names), np.array(moves, np.float32), SHARES, tuple(swept))
 
 
 def plan_steps(start: float, stop: float, step: float, *, rows: int) -> tuple[float, ...]:
@@ -82,15 +94,17 @@ def plan_steps(start: float, stop: float, step: float, *, rows: int) -> tuple[fl
         rows: of the sweep.
 
     Raises:
-        ValueError: the range is empty, or there are more than MAX_IMAGES images.
+        InvalidParameter: the range is empty, or there are more than MAX_IMAGES images.
     """
     if stop < start:
-        raise ValueError(f"the sweep ends at {stop:g}, before its start at {start:g}")
+        detail = f"the sweep ends at {stop:g}, before its start at {start:g}"
+        raise InvalidParameter(detail, parameter="step")
     count = int((stop - start) / step + 1e-6) + 1
     if count * rows > MAX_IMAGES:
-        raise ValueError(
+        raise InvalidParameter(
             f"{rows} dimensions by {count:,} steps are {count * rows:,} pictures; "
-            f"a sweep has at most {MAX_IMAGES}"
+            f"a sweep has at most {MAX_IMAGES}",
+            parameter="step",
         )
     return tuple(round(start + number * step, _DECIMALS) + 0.0 for number in range(count))
 
@@ -149,21 +163,13 @@ class SweepQuery(TargetQuery):
         dims = list(known) if self.dims is None else self.dims
         if not set(dims) <= set(known) or len(set(dims)) < len(dims):
             raise InvalidParameter(f"dims are 0 to {known[-1]}, each once", parameter="dims")
-        try:
-            steps = plan_steps(
-                _START if self.start is None else self.start,
-                _STOP if self.stop is None else self.stop,
-                _STEP if self.step is None else self.step,
-                rows=len(dims),
-            )
-        except ValueError as error:
-            raise InvalidParameter(str(error), parameter="step") from error
+        steps = plan_steps(
+            _START if self.start is None else self.start,
+            _STOP if self.stop is None else self.stop,
+            _STEP if self.step is None else self.step,
+            rows=len(dims),
+        )
         return sweep_dims(dims, steps, manifest.class_dim)
-
-    def check(self, manifest: Manifest) -> None:
-        """Refuse dimensions that the poses do not have, and too many poses."""
-        super().check(manifest)
-        self.rows(manifest)
 
     def rows(self, manifest: Manifest) -> int:
         """Each pose is decoded; of all classes, the one with most poses counts."""
@@ -174,15 +180,6 @@ class SweepQuery(TargetQuery):
         origin = np.zeros(manifest.class_dim, np.float32)
         plans = [self.plan(manifest, label, origin) for label in labels]
         return max(len(plan.names) * len(plan.steps) for plan in plans)
-
-
-class SweptDirection(Part):
-    """A row of a sweep by directions."""
-
-    name: str
-    unit: str
-    low: Number = Field(description="The value that is asked for in the first column.")
-    high: Number = Field(description="The value that is asked for in the last column.")
 
 
 class SweepAnswer(CapsuleAnswer):
@@ -204,17 +201,12 @@ async def sweep(net: Net, query: SweepQuery, picture: Prepared) -> SweepAnswer:
     capsule = (await encode_picture(net, picture)).capsule(query.target)
     plan = query.plan(net.manifest, capsule.label, capsule.pose)
     images = await net.decode(plan.poses(capsule.pose), capsule.label)
-    directions = []
-    if plan.steps is SHARES:
-        for one in net.manifest.offered_directions(capsule.label)[: len(plan.names)]:
-            low, high = one.ends(capsule.pose)
-            directions.append(SweptDirection(name=one.name, unit=one.unit, low=low, high=high))
     return SweepAnswer(
         **answer_fields(net.manifest, capsule),
         pose=capsule.pose,
-        by="direction" if directions else "dimension",
-        dims=[] if directions else list(map(int, plan.names)),
-        directions=directions,
+        by="direction" if plan.directions else "dimension",
+        dims=[] if plan.directions else list(map(int, plan.names)),
+        directions=list(plan.directions),
         deltas=list(plan.steps),
         rows=list(plan.names),
         images=list(map(list, plan.on_grid(images))),

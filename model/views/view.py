@@ -28,16 +28,6 @@ A = TypeVar("A", bound=ModelAnswer)
 
 
 @dataclass(frozen=True)
-class Suited:
-    """The networks that a view is for, where these are few: a service takes the first of them."""
-
-    to: str
-    """What such networks are trained on, in words."""
-    has: Callable[[Manifest], bool]
-    """Whether a network is one of them."""
-
-
-@dataclass(frozen=True)
 class View(Generic[Q, A]):
     """A question to a network: a function of its pictures and parameters.
 
@@ -57,7 +47,7 @@ class View(Generic[Q, A]):
         may_need: the operation that some queries need.
         plain: whether the drawing is only the image, in its own size, without notes.
         notes: further sentences on what limits answers: see `notes_on`.
-        suited: the networks that the view is for, if it is not for all.
+        of_pairs: whether the view is for networks of overlapping digits, not for all.
         tag: the group in documentation.
         example: the path of an image to try it on.
     """
@@ -74,7 +64,7 @@ class View(Generic[Q, A]):
     may_need: Offer | None = None
     plain: bool = False
     notes: tuple[Note, ...] = ()
-    suited: Suited | None = None
+    of_pairs: bool = False
     tag: str = "interpret"
     example: str = "/samples/7.png"
 

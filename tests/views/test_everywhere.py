@@ -179,7 +179,7 @@ def test_a_family_answers_what_it_offers(view: str, family: str, families: Serve
             assert f"'{name}' does not offer {declared.needs};" in answer.json()["detail"]
         elif view == "describe":  # the directions of none of these networks were measured
             assert 409 == answer.status_code, answer.text
-        elif declared.suited:  # none of these networks is for pairs
+        elif declared.of_pairs:  # none of these networks is for pairs
             assert (422, "model") == (answer.status_code, answer.json()["parameter"])
         else:
             expected = (200, accept)

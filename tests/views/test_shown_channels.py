@@ -16,7 +16,7 @@ from model.bundle import Bundle, write_manifest
 from model.loaded import LoadedBundle
 from model.views import NAMES, find_view
 
-DRAWN = [name for name in NAMES if find_view(name).draw and not find_view(name).suited]
+DRAWN = [name for name in NAMES if find_view(name).draw and not find_view(name).of_pairs]
 """All views with a drawing, but for those of pairs of digits."""
 CHOSEN = (0, 1, 4)
 IMAGE = np.random.default_rng(1).random((5, 20, 24)).astype(np.float32)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model.preprocess import Floats
-from model.views.segment import EXPLAINED, segment
+from model.views.segment import EXPLAINED, find_present
 
 IMAGE = np.zeros((4, 20), np.float32)
 IMAGE[1, :10] = IMAGE[2, 10:] = 1
@@ -20,9 +20,7 @@ def strokes(*columns: slice) -> Floats:
 
 def find(lengths: list[float], drawn: Floats) -> list[int]:
     """Labels that `count=auto` finds, of classes in order."""
-    labels = np.arange(len(drawn))
-    found = segment(IMAGE, np.array(lengths), labels, drawn, threshold=0.3, count="auto")
-    return found.labels.tolist()
+    return find_present(IMAGE, np.array(lengths), drawn)
 
 
 def test_what_explains_nothing_more_is_left_out() -> None:
@@ -43,7 +41,4 @@ def test_a_short_capsule_must_explain_more(length: float, found: list[int]) -> N
 def test_an_image_without_ink_has_no_digits(brightness: float) -> None:
     """Whatever capsules say of it."""
     drawn, lengths = brightness * strokes(slice(0, 10), slice(0, 0)), np.ones(2)
-    image, labels = brightness * IMAGE, np.arange(2)
-    found = segment(image, lengths, labels, drawn, threshold=0.3, count="auto")
-    assert [] == found.labels.tolist()
-    assert (0, 4, 20) == found.masks.shape
+    assert [] == find_present(brightness * IMAGE, lengths, drawn)
