@@ -8,11 +8,13 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar, Self
 from zipfile import ZipFile
 
 import numpy as np
@@ -85,6 +87,38 @@ def read_json(path: Path, most: int) -> Any:
     except RecursionError as error:
         raise ValueError(f"it is nested more than {MAX_NESTING} deep") from error
     return values
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Arrays that have a file of their own next to a manifest. Each field is an array.
+
+    Raises:
+        ValueError: a number is of another kind, or not finite.
+    """
+
+    kinds: ClassVar[str]
+    """A pattern of the kinds of the arrays' numbers, in numpy's letters."""
+
+    def __post_init__(self) -> None:
+        arrays = vars(self).values()
+        if not re.fullmatch(self.kinds, "".join(array.dtype.kind for array in arrays)):
+            raise ValueError("an array has numbers of another kind")
+        if not all(np.isfinite(array).all() for array in arrays):
+            raise ValueError("a number is not finite")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        return cls(*read_arrays(path, [field.name for field in fields(cls)]))
+
+    def save(self, file: BinaryIO) -> None:
+        """Write an .npz file."""
+        np.savez_compressed(file, **vars(self))
 
 
 def read_arrays(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import re
-from pathlib import Path
-from typing import Annotated, BinaryIO, Self
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +15,7 @@ from PIL import Image
 from pydantic import Field, InstanceOf
 from pydantic.dataclasses import dataclass
 
-from model.bundle.disk import read_arrays
+from model.bundle.disk import Arrays
 from model.bundle.entry import ENTRY, Entry
 
 Bytes = NDArray[np.uint8]
@@ -27,16 +25,17 @@ MAX_SHEET_PIXELS = 20_000_000
 """The sheet of thumbnails may have this many pixels."""
 PROTOTYPES = 4
 """A class has at most so many prototypes."""
-_FIELDS = ("poses", "labels", "images", "whitening", "sheet", "prototypes", "shares", "typical")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PoseGallery:
+class PoseGallery(Arrays):
     """The poses of M class capsules in training images, and perhaps the images themselves.
 
     Raises:
         ValueError: the sizes of the arrays do not go together, or a number is not finite.
     """
+
+    kinds = "f[iu][iu]fu[iu]ff"
 
     poses: NDArray[np.float16]
     """The poses (M, D), each of one class capsule of an image."""
@@ -58,17 +57,12 @@ class PoseGallery:
     """The median distance of a pose to the nearest other one of its class, (K,)."""
 
     def __post_init__(self) -> None:
-        kinds = [getattr(self, name).dtype.kind for name in _FIELDS]
-        if not re.fullmatch("f[iu][iu]fu[iu]ff", "".join(kinds)):
-            raise ValueError("an array has numbers of another kind")
+        super().__post_init__()
         count, dim = self.poses.shape if self.poses.ndim == 2 else (0, 0)
         if not count or {self.labels.shape, self.images.shape} != {(count,)}:
             raise ValueError("poses (M, D), labels (M,) and images (M,) do not go together")
         if self.whitening.shape[1:] != (dim, dim) or self.sheet.ndim != 1:
             raise ValueError("whitening is not (K, D, D), or the sheet no file")
-        floats = (self.poses, self.whitening, self.shares, self.typical)
-        if not all(np.isfinite(array).all() for array in floats):
-            raise ValueError("a number is not finite")
         if self.labels.min() < 0 or self.labels.max() >= len(self.whitening):
             raise ValueError("there is a label of no class")
         classes = len(self.whitening)
@@ -77,19 +71,6 @@ class PoseGallery:
         counts = np.bincount(self.labels.astype(np.int64), minlength=classes)
         if self.shares.shape != self.prototypes.shape or (self.prototypes >= counts[:, None]).any():
             raise ValueError("shares are not (K, P), or a prototype is no pose of its class")
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            ValueError: it is something else.
-        """
-        return cls(*read_arrays(path, _FIELDS))
-
-    def save(self, file: BinaryIO) -> None:
-        """Write an .npz file."""
-        np.savez_compressed(file, **{name: getattr(self, name) for name in _FIELDS})
 
     def of_class(self, label: int) -> Rows:
         """Return the positions of a class's poses."""

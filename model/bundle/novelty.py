@@ -6,27 +6,28 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from typing import Annotated, BinaryIO, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, InstanceOf, model_validator
 from pydantic.dataclasses import dataclass
 
-from model.bundle.disk import read_arrays
+from model.bundle.disk import Arrays
 from model.bundle.entry import ENTRY, Entry, Rising, Share, check_rising
 
 Floats = NDArray[np.float32]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PoseGaussians:
+class PoseGaussians(Arrays):
     """The Gaussians of training images' poses: one for each class, all with the same covariance.
 
     Raises:
         ValueError: the sizes of the arrays do not go together, or a number is not finite.
     """
+
+    kinds = "ff"
 
     means: Floats
     """The mean poses of all classes, for each most present class, (K, K * D)."""
@@ -36,25 +37,9 @@ class PoseGaussians:
     """
 
     def __post_init__(self) -> None:
-        if {self.means.dtype.kind, self.whitening.dtype.kind} != {"f"}:
-            raise ValueError("an array has numbers of another kind")
+        super().__post_init__()
         if self.means.ndim != 2 or self.whitening.shape != (self.means.shape[1],) * 2:
             raise ValueError("means (K, K * D) and whitening (K * D, K * D) do not go together")
-        if not (np.isfinite(self.means).all() and np.isfinite(self.whitening).all()):
-            raise ValueError("a number is not finite")
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            ValueError: it is something else.
-        """
-        return cls(*read_arrays(path, ("means", "whitening")))
-
-    def save(self, file: BinaryIO) -> None:
-        """Write an .npz file."""
-        np.savez_compressed(file, means=self.means, whitening=self.whitening)
 
 
 @dataclass(frozen=True, config=ENTRY)

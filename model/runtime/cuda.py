@@ -50,8 +50,6 @@ class CudaOptions:
     """`half` runs the encoder's convolutions and votes in float16."""
     tf32: bool = False
     """Round factors of float32 convolutions and products to 10 bits of mantissa."""
-    graphs: bool = True
-    """Capture each bucket as a CUDA graph."""
 
     def for_provider(self, *, graphs: bool) -> dict[str, str]:
         """The options in onnxruntime's words."""
@@ -94,7 +92,7 @@ class CudaDevice:
         """
         if max_rows is None:
             return Session(self.open_session(graph, graphs=False))
-        session = self.open_session(graph, graphs=self.options.graphs)
+        session = self.open_session(graph, graphs=True)
         with _calling_cuda():
             bucketed = BucketedSession(session, max_rows, device=self.location)
         self.bucketed.append(bucketed)

@@ -107,12 +107,9 @@ class Runtime:
 
     def core_s(self, graph: str) -> float:
         """Seconds of a core that a row of `encode`, `decode` or `trace` takes; 0 on a GPU."""
-        session = self._session(graph)
-        return 0.0 if session is None else session.core_s
-
-    def _session(self, graph: str) -> Session | None:
         sessions = {"encode": self._encoder(1), "decode": self._decoder, "trace": self._routing}
-        return sessions[graph]
+        session = sessions[graph]
+        return 0.0 if session is None else session.core_s
 
     def warm_up(self) -> None:
         """Prepare for all batch sizes, on the thread that will encode and decode.
@@ -195,15 +192,11 @@ class Runtime:
             wanted = "encoder.batch"
         return wanted if wanted in graphs else "encoder"
 
-    @property
-    def encoder_roles(self) -> set[GraphRole]:
-        """The roles of all graphs that encode on this device."""
-        return {self.encoder_role(rows) for rows in range(1, self.max_encode_rows + 1)}
-
     def _use(self, device: CpuDevice | CudaDevice) -> None:
         """Open all graphs on a device."""
         self.cuda = device if isinstance(device, CudaDevice) else None
-        devices = dict.fromkeys(self.encoder_roles, device)
+        roles = {self.encoder_role(rows) for rows in range(1, self.max_encode_rows + 1)}
+        devices = dict.fromkeys(roles, device)
         if "encoder.batch" in devices:
             devices["encoder"] = self._lone_cpu
         self._encoders = {

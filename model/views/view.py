@@ -126,11 +126,8 @@ class View(Generic[Q, A]):
 
     def max_cost(self, max_pictures: int) -> int:
         """The cost of the most expensive request, where a request may have so many pictures."""
-        least, most = self.pictures
-        return max(
-            self.cost(self.query.max_rows, pictures)
-            for pictures in {least, max_pictures if most is None else most}
-        )
+        most = self.pictures[1]
+        return self.cost(self.query.max_rows, max_pictures if most is None else most)
 
 
 def _draw_noted(draw: Callable[[], bytes], notes: Sequence[str], shown: Sequence[int]) -> bytes:
