@@ -19,12 +19,13 @@ import torch
 import typer
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
-from safetensors.numpy import save
+from scipy.special import softmax
 from torch import Tensor, nn
 
 from model.bundle import NAME, WEIGHTS, Bundle, Manifest, digest, write_manifest
 from model.bundle.files import version_of
 from model.bundle.manifest import GraphRole
+from model.outputs import Encoding
 from model.preprocess import Floats
 from model.runtime import Runtime
 from model.runtime.cpu import open_session
@@ -34,7 +35,7 @@ from training.data.pictures import find_pictures
 from training.device import open_runtime
 from training.evaluate import score_folder
 from training.export import replacing_folder
-from training.graphs import ExportError, refuse_difference, tensor_places, to_onnx
+from training.graphs import ExportError, refuse_difference, to_onnx
 from training.provenance import refuse_other
 
 _OLDEST_OPSET = 13
@@ -45,8 +46,13 @@ _UNREADABLE = (
 )
 """What onnx and numpy raise for files that are broken or something else."""
 FAMILY = "imported"
-_STORED_BYTES = 1024
-"""A weight of at least this many bytes is stored in the file of weights, not in the graph."""
+_IN_A_FILE: dict[str, Any] = {
+    "save_as_external_data": True,
+    "location": WEIGHTS,
+    "size_threshold": 1024,
+    "convert_attribute": True,
+}
+"""Weights of at least a kilobyte are stored one after the other in one file, not in the graphs."""
 _TOLERANCE = 1e-4
 """The largest difference of the bundle's numbers from those of the network that is imported."""
 _ROWS = 5
@@ -157,8 +163,6 @@ def _read_onnx(path: Path) -> onnx.ModelProto:
         _check_external(onnx.load(path, load_external_data=False), path)
         graph = onnx.load(path)
         onnx.checker.check_model(graph)
-        for weight in graph.graph.initializer:
-            numpy_helper.to_array(weight)
     except _UNREADABLE as error:
         raise ExportError(f"{path} cannot be read as an ONNX file: {error}") from error
     if (opset := graph.opset_import[0].version) < _OLDEST_OPSET:
@@ -274,15 +278,21 @@ def import_network(
     }
     if foreign.decoder:
         graphs["decoder"] = _complete_decoder(foreign.decoder)
+    images = np.random.default_rng(0).random((_ROWS, *image_shape), np.float32)
+    images[0], images[1] = 0, 1
+    expected = _answer(foreign, images, len(facts["class_names"]), logits=logits)
     with replacing_folder(target) as folder:
-        _store(graphs, folder)
-        poses = _try(folder / "encoder.onnx", image_shape, len(facts["class_names"]))
+        (folder / WEIGHTS).touch()
+        for role, graph in graphs.items():
+            onnx.save(graph, folder / f"{role}.onnx", **_IN_A_FILE)
         try:
-            manifest = _describe(graphs, facts, folder, image_shape, class_dim=poses.shape[2])
+            manifest = _describe(
+                graphs, facts, folder, image_shape, class_dim=expected.poses.shape[2]
+            )
         except ValueError as error:
             raise ExportError(str(error)) from error
         write_manifest(folder, manifest)
-        _compare(foreign, Runtime(Bundle.open(folder), device="cpu"), logits=logits)
+        _compare(expected, images, Runtime(Bundle.open(folder), device="cpu"))
     return Bundle.open(target)
 
 
@@ -352,8 +362,7 @@ def _inputs(graph: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 def _complete_encoder(foreign: Foreign, *, logits: bool) -> onnx.ModelProto:
     """The encoder with presence for logits, and with poses of no numbers if it has no decoder."""
     first = "logits" if logits else "presence"
-    encoder = _copy(foreign.encoder)
-    body = encoder.graph
+    encoder, body = foreign.encoder, foreign.encoder.graph
     _check_names("inputs of the encoder", _inputs(encoder), ["images"])
     expected = [first, "poses"] if foreign.decoder else [first]
     _check_names("outputs of the encoder", body.output, expected)
@@ -372,21 +381,14 @@ def _complete_encoder(foreign: Foreign, *, logits: bool) -> onnx.ModelProto:
     return encoder
 
 
-def _complete_decoder(graph: onnx.ModelProto) -> onnx.ModelProto:
+def _complete_decoder(decoder: onnx.ModelProto) -> onnx.ModelProto:
     """The decoder with an input for classes: exporters leave out inputs that a network ignores."""
-    decoder = _copy(graph)
     if len(_inputs(decoder)) == 1:
         classes = helper.make_tensor_value_info("classes", TensorProto.INT64, ("M",))
         decoder.graph.input.append(classes)
     _check_names("inputs of the decoder", _inputs(decoder), ["poses", "classes"])
     _check_names("outputs of the decoder", decoder.graph.output, ["images"])
     return decoder
-
-
-def _copy(graph: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(graph)
-    return copy
 
 
 def _check_names(what: str, values: Iterable[onnx.ValueInfoProto], expected: Sequence[str]) -> None:
@@ -398,72 +400,41 @@ def _check_names(what: str, values: Iterable[onnx.ValueInfoProto], expected: Seq
         )
 
 
-def _store(graphs: Mapping[GraphRole, onnx.ModelProto], folder: Path) -> None:
-    """Write the graphs, and their larger weights into one file to which they refer."""
-    arrays: dict[str, Any] = {}
-    large: list[tuple[str, TensorProto]] = []
-    for role, graph in graphs.items():
-        for weight in graph.graph.initializer:
-            array = numpy_helper.to_array(weight)
-            if array.nbytes >= _STORED_BYTES and array.dtype.kind in "fi":
-                large.append((f"{role}.{weight.name}", weight))
-                arrays[large[-1][0]] = np.ascontiguousarray(array)
-    content = save(arrays)
-    (folder / WEIGHTS).write_bytes(content)
-    places = tensor_places(content)
-    for name, weight in large:
-        start, end = places[name]
-        stored = TensorProto(
-            name=weight.name, dims=weight.dims, data_type=weight.data_type, raw_data=b""
-        )
-        external_data_helper.set_external_data(stored, WEIGHTS, offset=start, length=end - start)
-        stored.ClearField("raw_data")
-        weight.CopyFrom(stored)
-    for role, graph in graphs.items():
-        onnx.save(graph, folder / f"{role}.onnx")
+def _answer(foreign: Foreign, images: Floats, count: int, *, logits: bool) -> Encoding[Floats]:
+    """The network's own answers to images, checked for what a manifest promises of them.
 
-
-def _try(encoder: Path, image_shape: tuple[int, int, int], count: int) -> Floats:
-    """Answer a few images, and check what the manifest promises of the answers; gives the poses."""
-    images = _images(image_shape)
-    presence, poses = open_session(encoder).run(["presence", "poses"], {"images": images})
+    Raises:
+        ExportError: they are not the presence, in [0, 1], and the poses of `count` classes.
+    """
+    presence, *others = foreign.answer(images)
+    poses = others[0] if foreign.decoder else np.zeros((*presence.shape, 0), np.float32)
     if presence.shape != (_ROWS, count) or poses.ndim != 3 or poses.shape[:2] != (_ROWS, count):
         raise ExportError(
             f"for {_ROWS} images and {count} classes, the presence is {presence.shape} and the "
             f"poses are {poses.shape}"
         )
+    if logits:
+        presence = softmax(presence, axis=1)
     if not (presence.min() >= 0 and presence.max() <= 1 + _TOLERANCE):  # also of NaN
         raise ExportError(
             f"the presence is between {presence.min():.3g} and {presence.max():.3g}, not in "
             "[0, 1]: of a network that ends with logits, give --logits"
         )
-    return np.asarray(poses)
+    return Encoding(presence, poses)
 
 
-def _images(image_shape: tuple[int, int, int]) -> Floats:
-    """A black and a white image, and noise."""
-    images = np.random.default_rng(0).random((_ROWS, *image_shape), np.float32)
-    images[0], images[1] = 0, 1
-    return images
-
-
-def _compare(foreign: Foreign, runtime: Runtime, *, logits: bool) -> None:
-    """Refuse a bundle that does not answer as the network does, or not the same in a batch."""
-    images = _images(runtime.bundle.manifest.image_shape)
+def _compare(expected: Encoding[Floats], images: Floats, runtime: Runtime) -> None:
+    """Refuse a bundle that does not answer as expected, or not the same in a batch."""
     together = runtime.encode(images)
-    for row in range(len(images)):
+    for row in range(_ROWS):
         alone = runtime.encode(images[row : row + 1])
         for single, batched in zip(alone, together, strict=True):
             refuse_difference(
                 "an image alone and in a batch", single, batched[row : row + 1], _TOLERANCE
             )
-    first, *poses = foreign.answer(images)
-    if logits:
-        powers = np.exp(first - first.max(axis=1, keepdims=True))
-        first = powers / powers.sum(axis=1, keepdims=True)
-    refuse_difference("presence", together.presence, first, _TOLERANCE)
-    if foreign.decoder:
-        refuse_difference("poses", together.poses, poses[0], _TOLERANCE)
+    for what, actual, wanted in zip(Encoding._fields, together, expected, strict=True):
+        refuse_difference(what, actual, wanted, _TOLERANCE)
+    if "decode" in runtime.bundle.manifest.offers:
         decoded = runtime.decode(together.poses[:, 0], np.zeros(_ROWS, np.int64))
         if decoded.shape != images.shape or not np.isfinite(decoded).all():
             raise ExportError(
