@@ -167,7 +167,7 @@ def export_run(
         raise ExportError(f"{run_dir} has no {METRICS}, of which the curves are drawn")
     runs = checkpoint.runs
     if not replace_other:
-        refuse_other(bundles / name, {"runs": [run.to_dict() for run in runs]})
+        refuse_other(bundles / name, {"runs": [asdict(run) for run in runs]})
     data = load_again(recipe, pictures, data_dir)
     network = build(recipe.network)
     network.load_state_dict(checkpoint.network)
@@ -188,7 +188,7 @@ def export_run(
         training={
             "recipe": recipe.to_dict(),
             "examples": checkpoint.examples,
-            "runs": [run.to_dict() for run in runs],
+            "runs": [asdict(run) for run in runs],
             "test_reads": [asdict(read) for read in reads_of(bundles, runs)],
             **described,
         },

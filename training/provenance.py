@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, Self
+from typing import Any, BinaryIO, Protocol
 
 from filelock import FileLock
+from pydantic.dataclasses import dataclass
 
 from model.bundle import MANIFEST, Bundle, BundleError, Manifest, digest, write_manifest
 from model.bundle.disk import replacing
@@ -56,20 +57,10 @@ class Run:
     def __str__(self) -> str:
         return f"{self.preset}, seed {self.seed}, {self.steps:,} steps"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The run as JSON-ready values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
-        names = {name: tuple(values.get(name, ())) for name in ("devices", "convolutions", "taken")}
-        return cls(**{**values, **names})
-
 
 def runs_of(training: Mapping[str, Any]) -> list[Run]:
     """The runs that made a bundle's network, one after the other, of its manifest's `training`."""
-    return [Run.from_dict(run) for run in training["runs"]]
+    return [Run(**run) for run in training["runs"]]
 
 
 def unseen_by(runs: Sequence[Run]) -> int:

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,7 +95,7 @@ class Checkpoint:
         values = {
             **self.__dict__,
             "recipe": json.loads(json.dumps(self.recipe.to_dict())),  # torch loads plain lists only
-            "runs": [run.to_dict() for run in self.runs],
+            "runs": [asdict(run) for run in self.runs],
             "pictures": self.pictures and self.pictures.model_dump(mode="json"),
         }
         with replacing(path) as file:
@@ -118,7 +118,7 @@ class Checkpoint:
             typed = {
                 "recipe": Recipe.from_dict(values["recipe"]),
                 "pictures": values["pictures"] and FolderSplit(**values["pictures"]),
-                "runs": tuple(Run.from_dict(run) for run in values["runs"]),
+                "runs": tuple(runs_of(values)),
             }
             return Checkpoint(**{**values, **typed})
         except _UNREADABLE as error:

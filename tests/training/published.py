@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def say_training(
     training = {
         "recipe": {**manifest.training["recipe"], "dataset": "toys", **recipe},
         "examples": 640,
-        "runs": [run.to_dict() for run in runs],
+        "runs": [asdict(run) for run in runs],
     }
     offers = tuple(offer for offer in manifest.offers if offer != "neighbours")
     write_manifest(folder, replace(manifest, training=training, offers=offers, neighbours=None))

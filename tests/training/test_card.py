@@ -78,7 +78,7 @@ def test_the_command_is_the_one_that_was_typed(
     bundle: Bundle, run: dict[str, Any], expected: str
 ) -> None:
     """It stands by itself, as code; a run that a program began has none."""
-    training = {**bundle.manifest.training, "runs": [replace(RUN, **run).to_dict()]}
+    training = {**bundle.manifest.training, "runs": [asdict(replace(RUN, **run))]}
     (line,) = [line for line in card(bundle, training=training).splitlines() if "    " in line]
     assert expected in line
 
@@ -90,7 +90,7 @@ def test_earlier_runs_and_published_weights_are_named(bundle: Bundle) -> None:
     training = {
         **bundle.manifest.training,
         "recipe": recipe,
-        "runs": [first.to_dict(), RUN.to_dict()],
+        "runs": [asdict(first), asdict(RUN)],
     }
     text = card(bundle, training=training)
     start = "Started from the weights of mnist-compact, seed 2, 10 steps, those that fit (stem.0.w"

@@ -12,7 +12,7 @@ four rays for each pixel, shaded by Lambert's law, without shadows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -108,11 +108,6 @@ class RenderedSource:
 
     size_px: int
 
-    @property
-    def splits(self) -> Collection[DataSplit]:
-        """The splits that can be read."""
-        return INSTANCES.keys()
-
     def columns(self, split: DataSplit, directory: Path, *, fetch: bool) -> Columns:
         """Read a split from `directory`; render it first if it is not there.
 
@@ -126,10 +121,10 @@ class RenderedSource:
             directory.mkdir(parents=True, exist_ok=True)
             with FileLock(path.with_suffix(".lock")):
                 if not path.exists():
-                    images = self.render(split)
+                    images = render_split(split, self.size_px)
                     with replacing(path) as file:
                         np.savez_compressed(file, images=images)
-        factors = self.factors(split)
+        factors = list_factors(split)
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 images = arrays["images"]
@@ -139,18 +134,15 @@ class RenderedSource:
             raise DatasetError(f"{path} holds {images.shape}; move it away to render it anew")
         return {"images": images, "labels": factors.label}
 
-    def factors(self, split: DataSplit) -> Factors:
-        """Return the known factors of every image of a split, in the order of `columns`."""
-        return list_factors(split)
 
-    def render(self, split: DataSplit) -> NDArray[np.uint8]:
-        """Render all images (N, 1, H, W) of a split, and show the progress."""
-        views = list(_views(split))
-        parts = [
-            render_lamps(assemble(label, instance), view, size_px=self.size_px)
-            for label, instance, view in track(views, f"rendering {split} images", transient=True)
-        ]
-        return np.concatenate(parts)[:, None]
+def render_split(split: DataSplit, size_px: int) -> NDArray[np.uint8]:
+    """Render all images (N, 1, H, W) of a split, and show the progress."""
+    views = list(_views(split))
+    parts = [
+        render_lamps(assemble(label, instance), view, size_px=size_px)
+        for label, instance, view in track(views, f"rendering {split} images", transient=True)
+    ]
+    return np.concatenate(parts)[:, None]
 
 
 class View(NamedTuple):

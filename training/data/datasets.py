@@ -8,7 +8,6 @@ objects that images share.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -75,9 +74,10 @@ def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = Tr
             published one. A file that was already there is never overwritten.
         training.data.source.DownloadError: no mirror gave the file.
     """
-    if dataset.source is None or split not in dataset.source.splits:
+    source = dataset.source
+    if source is None or (isinstance(source, Source) and split not in source.files):
         raise DatasetError(f"{dataset.name} has no {split} split to read")
-    columns = dataset.source.columns(split, data_dir / dataset.name, fetch=fetch)
+    columns = source.columns(split, data_dir / dataset.name, fetch=fetch)
     images, labels = columns["images"], columns["labels"]
     if images.shape[1:] != dataset.image_shape:
         raise DatasetError(
@@ -90,8 +90,8 @@ def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = Tr
 
 def factors_of(dataset: Dataset, split: DataSplit) -> assemblies.Factors | None:
     """The known factors of every image of a split; None where images are not rendered."""
-    source = dataset.source
-    return source.factors(split) if isinstance(source, assemblies.RenderedSource) else None
+    is_rendered = isinstance(dataset.source, assemblies.RenderedSource)
+    return assemblies.list_factors(split) if is_rendered else None
 
 
 def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:
@@ -146,93 +146,89 @@ def _idx(
     )
 
 
-def _by_name(datasets: Iterable[Dataset]) -> dict[str, Dataset]:
+def _by_name(*datasets: Dataset) -> dict[str, Dataset]:
     return {dataset.name: dataset for dataset in datasets}
 
 
 DATASETS = _by_name(
-    (
-        _idx(
-            "mnist",
-            "digits",
-            DIGITS,
-            (
-                "https://ossci-datasets.s3.amazonaws.com/mnist/",
-                "https://storage.googleapis.com/cvdf-datasets/mnist/",
-            ),
-            {
-                "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
-                "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
-                "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
-                "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    _idx(
+        "mnist",
+        "digits",
+        DIGITS,
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        {
+            "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+            "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+            "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+            "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+        },
+        licence="CC BY-SA 3.0",
+    ),
+    _idx(
+        "fashion-mnist",
+        "clothes",
+        CLOTHES,
+        ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+        {
+            "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+            "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+            "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+            "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+        },
+        preprocess="stretch",
+        licence="MIT",
+    ),
+    Dataset(
+        name="cifar-10",
+        kind="photographs",
+        image_shape=(3, 32, 32),
+        class_names=_OBJECTS,
+        preprocess="crop",
+        source=Source(
+            mirrors=("https://www.cs.toronto.edu/~kriz/",),
+            archive="cifar-10-binary.tar.gz",
+            archive_md5="c32a1d4ab5d03f1284b67883e8d87530",
+            files={
+                "train": tuple(File(f"data_batch_{n}.bin", 10_000) for n in range(1, 6)),
+                "test": (File("test_batch.bin", 10_000),),
             },
-            licence="CC BY-SA 3.0",
+            read=read_cifar,
         ),
-        _idx(
-            "fashion-mnist",
-            "clothes",
-            CLOTHES,
-            ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
-            {
-                "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-                "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
-                "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
-                "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
-            },
-            preprocess="stretch",
-            licence="MIT",
-        ),
-        Dataset(
-            name="cifar-10",
-            kind="photographs",
-            image_shape=(3, 32, 32),
-            class_names=_OBJECTS,
-            preprocess="crop",
-            source=Source(
-                mirrors=("https://www.cs.toronto.edu/~kriz/",),
-                archive="cifar-10-binary.tar.gz",
-                archive_md5="c32a1d4ab5d03f1284b67883e8d87530",
-                files={
-                    "train": tuple(File(f"data_batch_{n}.bin", 10_000) for n in range(1, 6)),
-                    "test": (File("test_batch.bin", 10_000),),
-                },
-                read=read_cifar,
-            ),
-        ),
-        Dataset(
-            name="assemblies",
-            kind="assemblies",
-            image_shape=(1, 48, 48),
-            class_names=assemblies.CLASSES,
-            preprocess="stretch",
-            held_out_count=len(assemblies.CLASSES) * assemblies.VIEWS,
-            source=assemblies.RenderedSource(size_px=48),
-            licence="Apache-2.0",
-        ),
-    )
+    ),
+    Dataset(
+        name="assemblies",
+        kind="assemblies",
+        image_shape=(1, 48, 48),
+        class_names=assemblies.CLASSES,
+        preprocess="stretch",
+        held_out_count=len(assemblies.CLASSES) * assemblies.VIEWS,
+        source=assemblies.RenderedSource(size_px=48),
+        licence="Apache-2.0",
+    ),
 )
 """Data sets that networks are trained on."""
 
 NOVELTY_DATASETS = _by_name(
-    (
-        _idx(
-            "kmnist-test",
-            "Hiragana",
-            tuple("おきすつなはまやれを"),
-            ("http://codh.rois.ac.jp/kmnist/dataset/kmnist/",),
-            {
-                "t10k-images-idx3-ubyte": "bf305b8cd328700fbc17f5acbc2856d2",
-                "t10k-labels-idx1-ubyte": "9f55f451c0988b028eccdf7d5cc265ab",
-            },
-        ),
-        _idx(
-            "notmnist-test",
-            "letters",
-            tuple("ABCDEFGHIJ"),
-            (),
-            {"t10k-images-idx3-ubyte": "", "t10k-labels-idx1-ubyte": ""},
-        ),
-    )
+    _idx(
+        "kmnist-test",
+        "Hiragana",
+        tuple("おきすつなはまやれを"),
+        ("http://codh.rois.ac.jp/kmnist/dataset/kmnist/",),
+        {
+            "t10k-images-idx3-ubyte": "bf305b8cd328700fbc17f5acbc2856d2",
+            "t10k-labels-idx1-ubyte": "9f55f451c0988b028eccdf7d5cc265ab",
+        },
+    ),
+    _idx(
+        "notmnist-test",
+        "letters",
+        tuple("ABCDEFGHIJ"),
+        (),
+        {"t10k-images-idx3-ubyte": "", "t10k-labels-idx1-ubyte": ""},
+    ),
 )
 """Data sets that no network is trained on, to measure novelty scores with."""
 

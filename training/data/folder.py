@@ -59,12 +59,12 @@ class FolderSplit(BaseModel):
 
     def is_same(self, other: FolderSplit | None) -> bool:
         """Whether both have the same classes, held-out pictures and number of training pictures."""
-        return other is not None and self.identity == other.identity
-
-    @property
-    def identity(self) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-        """The classes, the pictures that are held out, and how many others there are."""
-        return self.class_names, self.held_out_pictures, sum(self.class_counts)
+        return (
+            other is not None
+            and self.class_names == other.class_names
+            and self.held_out_pictures == other.held_out_pictures
+            and sum(self.class_counts) == sum(other.class_counts)
+        )
 
     def uses(self) -> dict[str, str]:
         """What training did with pictures, by the hash of their content."""

@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -71,11 +71,6 @@ class Source:
     """The gzip-compressed tar file of all files, where mirrors have it in place of the files."""
     archive_md5: str = ""
     """The MD5 of the archive as it is downloaded."""
-
-    @property
-    def splits(self) -> Collection[DataSplit]:
-        """The splits that have files."""
-        return self.files.keys()
 
     def columns(self, split: DataSplit, directory: Path, *, fetch: bool) -> Columns:
         """Read the images and labels of a split, and download files that are not there.
