@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,21 +22,8 @@ _HEADER = re.compile(
 )
 
 
-class ArrayHeader(NamedTuple):
-    """The content of a `.npy` file, as its header announces it."""
-
-    dtype: np.dtype[Any]
-    height: int
-    width: int
-    channels: int
-    by_columns: bool
-    """Whether the first index changes fastest, as in Fortran."""
-    offset: int
-    """The position of the numbers in the file, in bytes."""
-
-
-def read_array_header(content: bytes) -> ArrayHeader:
-    """Read the header of a `.npy` file of one picture.
+def view_array(content: bytes) -> NDArray[Any]:
+    """Return the numbers (H, W, C) of a `.npy` file of one picture, which are not copied.
 
     Raises:
         ValueError: it is no picture (H, W) or (H, W, C) of 8 or 16 bits or floats, or has another
@@ -52,14 +40,14 @@ def read_array_header(content: bytes) -> ArrayHeader:
             "an array is one picture, (height, width) or (height, width, channels), of uint8, "
             "uint16, float32 or float64"
         )
-    dtype, order, *sizes = header.groups()
-    height, width, channels = (int(size or 1) for size in sizes)
-    if not min(height, width, channels) or channels > MAX_CHANNELS:
+    kind, by_columns, *sizes = header.groups()
+    shape = tuple(int(size or 1) for size in sizes)
+    if not min(shape) or shape[2] > MAX_CHANNELS:
         raise ValueError(f"a picture has pixels, and 1 to {MAX_CHANNELS} channels")
-    kind, offset = np.dtype(dtype.decode()), start + length
-    if len(content) - offset != height * width * channels * kind.itemsize:
+    dtype, offset = np.dtype(kind.decode()), start + length
+    if len(content) - offset != math.prod(shape) * dtype.itemsize:
         raise ValueError("the array is truncated, or longer than its header says")
-    return ArrayHeader(kind, height, width, channels, order == b"True", offset)
+    return np.ndarray(shape, dtype, content, offset, order="F" if by_columns == b"True" else "C")
 
 
 def read_array(content: bytes) -> Floats:
@@ -68,13 +56,9 @@ def read_array(content: bytes) -> Floats:
     Whole numbers are divided by the largest of their type. No object is ever unpickled.
 
     Raises:
-        ValueError: see `read_array_header`; or floats lie outside of [0, 1].
+        ValueError: see `view_array`; or floats lie outside of [0, 1].
     """
-    header = read_array_header(content)
-    shape = (header.height, header.width, header.channels)
-    numbers = np.frombuffer(content, header.dtype, offset=header.offset)
-    pixels = numbers.reshape(shape, order="F" if header.by_columns else "C")
-    return to_unit(pixels)
+    return to_unit(view_array(content))
 
 
 def to_unit(pixels: NDArray[Any]) -> Floats:

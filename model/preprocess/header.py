@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from model.errors import Problem, UnreadablePicture, UnsupportedFormat
-from model.preprocess.array import SIGNATURE, read_array_header
+from model.preprocess.array import SIGNATURE, view_array
 
 MAX_SEGMENTS = 500
 """A JPEG may have this many segments before its pixels. Large metadata come in parts of 64 KB."""
@@ -273,8 +273,8 @@ def check_exif(exif: bytes) -> None:
 
 
 def _npy(content: bytes) -> tuple[int, int]:
-    header = read_array_header(content)
-    return header.width, header.height
+    height, width, _ = view_array(content).shape
+    return width, height
 
 
 def _corrupt() -> Problem:

@@ -17,8 +17,8 @@ from model.preprocess.pixels import (
     middle_box,
     resample,
     resize,
+    scale,
     to_common_mode,
-    to_floats,
     turn_upright,
 )
 from model.preprocess.strokes import fit_strokes
@@ -145,7 +145,7 @@ def scale_picture(
     box = middle_box(columns, rows, height, width) if middle else (0, 0, columns, rows)
     if isinstance(picture, Image.Image):
         flat = _lay_on_white(picture, "L" if channels == 1 else "RGB")
-        pixels = to_floats(resample(flat, height, width, box))
+        pixels = scale(resample(flat, height, width, box))
         return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
     planes = map(Image.fromarray, np.ascontiguousarray(picture.transpose(2, 0, 1)))
     scaled = [np.asarray(resample(plane, height, width, box)) for plane in planes]
@@ -172,7 +172,7 @@ def to_grey(picture: Image.Image) -> Floats:
         return (np.asarray(picture, np.float32) / SIXTEEN_BITS).clip(0, 1)
     if picture.has_transparency_data:
         return _lay_on_contrast(picture.convert("RGBA"))
-    return to_floats(picture if picture.mode == "L" else picture.convert("L"))
+    return scale(picture if picture.mode == "L" else picture.convert("L"))
 
 
 def _lay_on_contrast(picture: Image.Image) -> Floats:
@@ -180,8 +180,8 @@ def _lay_on_contrast(picture: Image.Image) -> Floats:
 
     Where most of the picture is opaque it is paper, cut out or with a margin.
     """
-    grey = to_floats(picture.convert("RGB").convert("L"))
-    alpha = to_floats(picture.getchannel("A"))
+    grey = scale(picture.convert("RGB").convert("L"))
+    alpha = scale(picture.getchannel("A"))
     covered = float(alpha.sum())
     if covered > alpha.size / 2:
         background = float(np.median(grey[alpha > 0.5]))

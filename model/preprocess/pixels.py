@@ -85,14 +85,9 @@ class Prepared:
     """
 
 
-def scale(pixels: NDArray[np.uint8]) -> Floats:
-    """Scale bytes of any shape to [0, 1]."""
-    return (pixels / np.float32(WHITE)).astype(np.float32)
-
-
-def to_floats(picture: Image.Image) -> Floats:
-    """A picture of bytes, such as mode L, to (H, W) in [0, 1]."""
-    return np.asarray(np.asarray(picture) / np.float32(WHITE))
+def scale(pixels: NDArray[np.uint8] | Image.Image) -> Floats:
+    """Scale bytes of any shape, or those of a picture, to [0, 1]."""
+    return np.asarray(np.asarray(pixels) / np.float32(WHITE), np.float32)
 
 
 def to_image(grey: Floats) -> Image.Image:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -30,15 +29,6 @@ _PHOTOMETRIC, _WHITE_IS_ZERO = 262, 0
 """A TIFF's entry that says which number is white, and its value where that is 0."""
 _BROKEN = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
 """The exceptions that Pillow raises for truncated and corrupt files."""
-
-
-class Decoded(NamedTuple):
-    """An image, and how much smaller it was made."""
-
-    picture: Image.Image | Floats
-    """The image; an array (H, W, C) in [0, 1] of a `.npy` file."""
-    shrink: float
-    """The number of the file's pixels along a side for one pixel of the image."""
 
 
 def open_image(
@@ -105,21 +95,27 @@ def load_image(picture: Image.Image, *, factor: int = 1) -> Image.Image:
     return picture
 
 
-def decode(content: bytes, header: Header | None = None, *, max_pixels: int) -> Decoded:
+def decode(
+    content: bytes, header: Header | None = None, *, max_pixels: int
+) -> tuple[Image.Image | Floats, float]:
     """Decode the first frame of an upload, whose header may have been read already.
 
     Large ones come smaller than they are, which is more than enough for a network and saves time
     (JPEGs, while they are decoded) and memory (all others, before they are made grey).
+
+    Returns:
+        The image, or an array (H, W, C) in [0, 1]; and how many of the file's pixels along a side
+        became one.
 
     Raises:
         UnsupportedFormat, TooLarge, UnreadablePicture: see `open_image`; a side may have MAX_SIDE.
     """
     picture = open_image(content, header, max_pixels=max_pixels, max_side=MAX_SIDE)
     if not isinstance(picture, Image.Image):
-        return Decoded(picture, 1.0)
+        return picture, 1.0
     longest = max(picture.size)
     smaller = _reduce(load_image(picture, factor=max(1, longest // _AMPLE_PIXELS)))
-    return Decoded(smaller, longest / max(smaller.size))
+    return smaller, longest / max(smaller.size)
 
 
 def check_size(width: int, height: int, *, max_pixels: int, max_side: int = MAX_SIDE) -> None:

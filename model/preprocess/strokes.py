@@ -15,8 +15,8 @@ from model.preprocess.pixels import (
     Prepared,
     median,
     resize,
+    scale,
     shrink,
-    to_floats,
     to_image,
 )
 
@@ -95,7 +95,7 @@ def _thicken(ink: Floats, box: Box, target: float) -> Floats:
     reach = min(round(missing / 2), 15)
     padded = np.pad(ink, reach)
     grown = to_image(padded).filter(ImageFilter.MaxFilter(2 * reach + 1))
-    return to_floats(grown)
+    return scale(grown)
 
 
 def _centre(strokes: Floats, size: int, *, by_mass: bool) -> Floats:
@@ -119,7 +119,7 @@ def find_ink(grey: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
     Returns:
         (H, W) ink in [0, 1], all zero if the picture is blank; and the polarity found or given.
     """
-    smooth = to_floats(to_image(grey).filter(ImageFilter.BoxBlur(1)))
+    smooth = scale(to_image(grey).filter(ImageFilter.BoxBlur(1)))
     ink, found = _separate(smooth - illumination(smooth), polarity)
     if ink.any():
         return ink, found

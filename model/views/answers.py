@@ -128,15 +128,13 @@ class ModelAnswer(Part):
         """Set the channels that JSON and `dict` show of images without 1 or 3 channels."""
         self._shown = tuple(channels)
 
-    def model_dump(self, *args: Any, exclude_defaults: bool = False, **kwargs: Any) -> Json:
-        """The answer as a dictionary: see pydantic. Fields without a value are left out anyway."""
-        del exclude_defaults  # pydantic would compare arrays with None
+    def model_dump(self, *args: Any, **kwargs: Any) -> Json:
+        """The answer as a dictionary: see pydantic."""
         with showing(self._shown):
             return super().model_dump(*args, **kwargs)
 
-    def model_dump_json(self, *args: Any, exclude_defaults: bool = False, **kwargs: Any) -> str:
-        """The answer as JSON: see pydantic. Fields without a value are left out anyway."""
-        del exclude_defaults
+    def model_dump_json(self, *args: Any, **kwargs: Any) -> str:
+        """The answer as JSON: see pydantic."""
         with showing(self._shown):
             return super().model_dump_json(*args, **kwargs)
 

@@ -63,12 +63,16 @@ Value = Annotated[float, Field(ge=-_FURTHEST, le=_FURTHEST, allow_inf_nan=False)
 
 
 def transform_image(image: Floats, transform: Transform, value: float) -> Floats:
-    """Move an image (..., H, W) in [0, 1] about its middle.
+    """Move an image (..., H, W) in [0, 1] about its middle; all channels move alike.
 
-    The value is in pixels to the right (`shift-x`) or down (`shift-y`), in degrees
-    counter-clockwise (`turn`), or the factor by which the image grows (`scale`).
+    Pixels are interpolated bilinearly. Outside of the image there is black: what leaves the frame
+    is lost, and a stroke at the very edge fades within a pixel.
+
+    Args:
+        value: in pixels to the right (`shift-x`) or down (`shift-y`), in degrees counter-clockwise
+            (`turn`), or the factor by which the image grows (`scale`).
     """
-    matrix, offset = np.eye(2), np.zeros(2)
+    inverse, offset = np.eye(2), np.zeros(2)
     match transform:
         case "shift-x":
             offset[0] = value
@@ -76,26 +80,12 @@ def transform_image(image: Floats, transform: Transform, value: float) -> Floats
             offset[1] = value
         case "turn":
             cosine, sine = math.cos(math.radians(value)), math.sin(math.radians(value))
-            matrix = np.array([[cosine, sine], [-sine, cosine]])  # y points down
+            inverse = np.array([[cosine, -sine], [sine, cosine]])  # y points down
         case "scale":
-            matrix = matrix * value
-    return warp(image, matrix, offset)
-
-
-def warp(image: Floats, matrix: Doubles, offset: Doubles) -> Floats:
-    """Apply x' = A (x - m) + m + t to every point x of an image, m its middle.
-
-    Pixels are interpolated bilinearly. Outside of the image there is black: what leaves the frame
-    is lost, and a stroke at the very edge fades within a pixel.
-
-    Args:
-        image: (..., H, W); all channels move alike.
-        matrix: A, (2, 2), for (x, y), invertible.
-        offset: t, (2,), in pixels.
-    """
+            inverse = inverse / value
     height, width = image.shape[-2:]
-    middle, inverse = np.array([width, height]) / 2, np.linalg.inv(matrix)
-    start = middle - inverse @ (middle + offset) + 1  # one row and column of black around
+    middle = np.array([width, height]) / 2
+    start = middle - inverse @ (middle + offset) + 1  # a row and a column of black lie around
     framed = np.pad(image.reshape(-1, height, width), ((0, 0), (1, 1), (1, 1)))
     coefficients = np.column_stack((inverse, start)).ravel().tolist()
     planes = [

@@ -12,8 +12,9 @@ import pytest
 
 import model
 from model.bundle import Bundle
+from model.outputs import Encoding
 from model.preprocess import Floats
-from model.runtime import DeviceError, Encoding, Runtime
+from model.runtime import DeviceError, Runtime
 from model.runtime.cuda import CudaDevice, CudaOptions
 
 pytestmark = pytest.mark.cuda

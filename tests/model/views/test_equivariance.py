@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.views.equivariance import (
-    angles_deg,
-    straightness,
-    transform_image,
-    warp,
-)
+from model.views.equivariance import angles_deg, straightness, transform_image
 
 Floats = NDArray[np.float32]
 
@@ -46,20 +42,25 @@ def slow_warp(picture: Floats, matrix: NDArray[np.float64], offset: tuple[float,
 
 
 @pytest.mark.parametrize(
-    ("matrix", "offset"),
+    ("transform", "value", "matrix", "offset"),
     [
-        ([[1, 0], [0, 1]], (0.3, -1.7)),
-        ([[0.8, 0.3], [-0.2, 1.3]], (0.0, 0.0)),
-        ([[-0.5, 1.1], [0.9, 0.4]], (2.25, 5.5)),
+        ("shift-x", 0.3, [[1, 0], [0, 1]], (0.3, 0)),
+        ("shift-y", -1.7, [[1, 0], [0, 1]], (0, -1.7)),
+        ("turn", 30, [[0.75**0.5, 0.5], [-0.5, 0.75**0.5]], (0, 0)),
+        ("scale", 1.3, [[1.3, 0], [0, 1.3]], (0, 0)),
     ],
 )
-def test_warp_is_bilinear(
-    matrix: list[list[float]], offset: tuple[float, float], picture: Floats
+def test_pixels_are_interpolated(
+    transform: Any,
+    value: float,
+    matrix: list[list[float]],
+    offset: tuple[float, float],
+    picture: Floats,
 ) -> None:
     """A slow loop over every pixel gives the same."""
     small = picture[6:20, 4:20]
     expected = slow_warp(small, np.array(matrix), offset)
-    assert np.allclose(expected, warp(small, np.array(matrix), np.array(offset)), atol=1e-6)
+    assert np.allclose(expected, transform_image(small, transform, value), atol=1e-6)
 
 
 def test_a_quarter_turn_is_counter_clockwise(picture: Floats) -> None:

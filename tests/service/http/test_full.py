@@ -10,8 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.types import Message
 
+from model.outputs import Encoding
 from model.preprocess import Floats
-from model.runtime import Encoding, Runtime
+from model.runtime import Runtime
 from service.http.answers import JSON, PNG
 from service.pictures import MAX_DRAWINGS
 from service.settings import Settings
