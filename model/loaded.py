@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
+from pydantic import ValidationError
 from typing_extensions import TypeIs
 
-from model.bundle import Bundle
-from model.errors import Problem
+from model.bundle import Bundle, Manifest
+from model.errors import InvalidParameter, Problem, unwrap
 from model.outputs import Encoding, Trace
-from model.preprocess import WHITE, Fit, Floats, Polarity, open_image, to_unit
+from model.preprocess import (
+    WHITE,
+    Fit,
+    Floats,
+    Polarity,
+    Prepared,
+    PreprocessError,
+    load_image,
+    open_image,
+    prepare,
+    to_unit,
+)
 from model.runtime import Device, Runtime
 from model.views.methods import ViewMethods
+from model.views.net import require, run
+from model.views.query import PictureQuery, describe_fault
+from model.views.view import A, Q, View
 
 if TYPE_CHECKING:
     from model.views.classify import FailedPrediction, PredictionAnswer
-    from model.views.view import A, Q, View
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Picture: TypeAlias = (
     Image.Image | str | PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | NDArray[Any]
 )
@@ -34,6 +52,46 @@ _SLACK = 1e-3
 """The tolerance beyond [0, 1], for rounding."""
 _TOGETHER = 256
 """This many pictures are classified at once, so that a million take no more memory."""
+
+
+@dataclass(frozen=True)
+class LocalNet:
+    """A network in this process, as views ask it: it never suspends."""
+
+    runtime: Runtime
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of its bundle."""
+        return self.runtime.manifest
+
+    async def encode(self, images: Sequence[Floats]) -> list[Encoding[Floats] | Exception]:
+        """Encode images in batches; one by one where their sizes differ."""
+        if len({image.shape for image in images}) > 1:
+            return [row for image in images for row in await self.encode([image])]
+        size = self.runtime.max_encode_rows
+        parts = [images[start : start + size] for start in range(0, len(images), size)]
+        return [
+            Encoding(*row)
+            for part in parts
+            for row in zip(*self.runtime.encode(np.stack(part)), strict=True)
+        ]
+
+    async def decode(self, poses: Floats, labels: int | NDArray[np.int64]) -> Floats:
+        """Decode poses as one batch."""
+        if not len(poses):
+            return np.zeros((0, *self.manifest.image_shape), np.float32)
+        classes = np.broadcast_to(np.asarray(labels, np.int64), len(poses))
+        return self.runtime.decode(poses, np.ascontiguousarray(classes))
+
+    async def trace(self, image: Floats) -> Trace[Floats]:
+        """Trace the routing of one image."""
+        arrays = self.runtime.trace(image[None]).named().values()
+        return Trace.of((array[0] for array in arrays), self.manifest.layers)
+
+    async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function here and now."""
+        return work(*args, **kwargs)
 
 
 class LoadedBundle(ViewMethods):
@@ -82,7 +140,11 @@ class LoadedBundle(ViewMethods):
             ValueError: it cannot be read or fitted; the message says why.
             OSError: the file cannot be read.
         """
-        return self.runtime.prepare(self._open(picture), fit=fit, polarity=polarity)
+        return self.runtime.prepare(
+            open_picture(picture, channels=self.bundle.manifest.channels),
+            fit=fit,
+            polarity=polarity,
+        )
 
     def encode(self, images: ArrayLike) -> Encoding[Floats]:
         """Encode images (N, C, H, W), floats in [0, 1], whose strokes are light on dark.
@@ -104,34 +166,46 @@ class LoadedBundle(ViewMethods):
         return self.runtime.trace(self._images(images))
 
     def _ask(
-        self, view: View[Q, A], pictures: Sequence[Picture], parameters: Mapping[str, object]
+        self,
+        view: View[Q, A],
+        pictures: Sequence[Picture],
+        parameters: Mapping[str, object],
+        *,
+        alone: bool = True,
     ) -> A:
-        from model.views.local import ask  # noqa: PLC0415  with the first view
+        """Ask a view of the network, as a service does.
 
-        return ask(self.runtime, view, list(map(self._open, pictures)), parameters)
-
-    def _open(self, picture: Picture) -> Image.Image | Floats:
-        return open_picture(picture, channels=self.bundle.manifest.channels)
-
-    def _open_or_problem(self, picture: Picture) -> Image.Image | Floats | Problem:
-        try:
-            return self._open(picture)
-        except Problem as problem:
-            return problem
+        Args:
+            pictures: as many as the view takes.
+            parameters: of the view's query. Those that are None have their defaults.
+            alone: whether the problem of a picture that fails is raised; otherwise the answer has
+                the problem in place of the picture's result.
+        """
+        net = LocalNet(self.runtime)
+        manifest, query = net.manifest, _read(view.query, parameters)
+        require(manifest, view.needs)
+        if view.of_pairs and not manifest.of_pairs:
+            detail = f"{manifest.name!r} was not trained on overlapping digits"
+            raise InvalidParameter(detail, parameter="model")
+        query.check(manifest)
+        fitted = [_fit(manifest, picture, query) for picture in pictures]
+        answer = run(view.ask(net, query, *(map(unwrap, fitted) if alone else fitted)))
+        if view.draw:
+            answer.drawn_by(partial(_draw, view, answer, query, manifest))
+        return answer
 
     def _classify(
         self, images: Picture | Iterable[Picture], parameters: Mapping[str, object]
     ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
         from model.views.classify import VIEW  # noqa: PLC0415  with the first view
-        from model.views.local import ask  # noqa: PLC0415
 
         if is_one(images):
-            (outcome,) = ask(self.runtime, VIEW, [self._open(images)], parameters).each()
+            (outcome,) = self._ask(VIEW, [images], parameters).each()
             return cast("PredictionAnswer", outcome)
-        pictures = map(self._open_or_problem, images)
+        pictures = iter(images)
         outcomes: list[PredictionAnswer | FailedPrediction] = []
         while some := list(islice(pictures, _TOGETHER)):
-            outcomes += ask(self.runtime, VIEW, some, parameters, alone=False).each()
+            outcomes += self._ask(VIEW, some, parameters, alone=False).each()
         return outcomes
 
     def _images(self, images: ArrayLike, *, any_size: bool = False) -> Floats:
@@ -153,6 +227,41 @@ class LoadedBundle(ViewMethods):
                 f"images lie in [0, 1], these from {numbers.min():g} to {numbers.max():g}; {hint}"
             )
         return numbers.astype(np.float32, copy=False)
+
+
+def _read(kind: type[Q], parameters: Mapping[str, object]) -> Q:
+    given = {name: value for name, value in parameters.items() if value is not None}
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise describe_fault(error) from error
+
+
+def _fit(manifest: Manifest, picture: Picture, query: object) -> Prepared | Problem:
+    """Fit a picture to the network's images, as a service does."""
+    assert isinstance(query, PictureQuery)
+    try:
+        opened = open_picture(picture, channels=manifest.channels)
+        return prepare(
+            load_image(opened) if isinstance(opened, Image.Image) else opened,
+            manifest.image_shape,
+            rule=manifest.preprocess,
+            fit=query.fit,
+            polarity=query.polarity,
+            any_size=query.any_size(manifest),
+        )
+    except PreprocessError as error:
+        return InvalidParameter(str(error), parameter="fit")
+    except Problem as problem:
+        return problem
+
+
+def _draw(view: View[Q, A], answer: A, query: Q, manifest: Manifest, scale: int | None) -> bytes:
+    """Draw an answer, perhaps on another scale than was asked for."""
+    query.check_drawing()
+    if scale is not None:
+        query = _read(type(query), {**dict(query), "scale": scale})
+    return view.drawing(answer, query, manifest)()
 
 
 def is_one(images: Picture | Iterable[Picture]) -> TypeIs[Picture]:
