@@ -34,7 +34,7 @@ from training.command import (
     typed_command,
 )
 from training.data.datasets import DATASETS, load
-from training.data.folder import FolderSplit
+from training.data.folder import FolderSplit, TrainingData, name_of
 from training.device import ThreadChooser, choose_device
 from training.imports import analyse_on
 from training.pretrained import (
@@ -52,8 +52,6 @@ from training.tasks import PREVIEW
 from training.trainer import Trainer
 from training.training_data import (
     MAX_PX,
-    TrainingData,
-    dataset_name,
     load_pictures,
     load_published,
 )
@@ -66,6 +64,7 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the recipe."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+LoadOwn = Callable[..., tuple[Recipe, TrainingData]]
 _TRIAL_MINUTES = 0.5
 """The minutes that each stem is trained for, where the pictures do not decide between two."""
 _WORST = 10
@@ -134,62 +133,51 @@ def train(
     recipe = _recipe(preset, settings if data is None else [])
     directory = run_dir or Path("runs") / f"{_run_name(preset, data)}-{seed}"
     resumes = resume or (resume_or_begin and (directory / CHECKPOINT).exists())
-    resumed = directory if resumes else None
-    load_own = partial(
-        _load_own,
-        recipe,
-        settings,
-        data or Path(),
-        channels=channels,
-        skip=skip_unreadable,
-        resumed=resumed,
-    )
-    published, reason = _choose_stem(
-        stem or ("trained" if size else None),
-        recipe,
-        data,
-        resumed,
-        channels=channels,
-        load_own=load_own,
-    )
+    before = Checkpoint.load(directory / CHECKPOINT) if resumes else None
     source = None if resumes else weights or transfer
     other = starting_point(source) if source else None
     torch_device = choose_device(device, threads=threads)
+    published, reason = None, ""
     if data is None:
-        training_data = load_published(recipe, data_dir)
+        images, name = load_published(recipe, data_dir), recipe.name
     else:
+        known = (before and before.pictures) or FolderSplit(skip_unreadable=skip_unreadable)
+        load_own = partial(_load_own, recipe, settings, data, channels=channels, split=known)
+        published, reason = _choose_stem(
+            stem or ("trained" if size else None),
+            recipe,
+            data,
+            before,
+            channels=channels,
+            load_own=load_own,
+        )
         seen = other.pictures.learnt if other and other.pictures else ()
-        training_data = load_own(published, seen=seen)
-    recipe, validation = training_data.recipe, None if final else training_data.validation
-    training = training_data.all if final else training_data.training
-    name = recipe.name if data is None else training_data.dataset.name
-    split = training_data.split
-    if split and final:
-        both = (*split.learnt, *split.held_out_pictures)
-        split = split.model_copy(update={"learnt": both})
+        recipe, images = load_own(published, seen=seen)
+        name = images.dataset.name
+    if final:
+        images = images.without_validation()
+    validation, split = None if final else images.validation, images.split
     command = typed_command(context.meta[TYPED])
-    plan = Plan(recipe, seed, training, validation, directory, split, published, command)
+    plan = Plan(recipe, seed, images.training, validation, directory, split, published, command)
     with plan.locked():
         trainer = Trainer(plan, device=torch_device, resume=resumes)
-        say = Console().print
         if other:
             loaded = trainer.state.start_from(other, fitting=transfer is not None)
             initialised = [key for key in trainer.network.state_dict() if key not in loaded]
             rest = ", ".join(initialised) or "nothing"
-            say(f"weights from {source}: {', '.join(loaded)}; initialised: {rest}")
+            console.print(f"weights from {source}: {', '.join(loaded)}; initialised: {rest}")
         if split and not trainer.done_steps:
-            for notice in filter(None, (reason, *training_data.notices)):
-                say(notice, markup=False)
-            say(_describe(trainer))
+            notices = filter(None, (reason, *images.notices, _describe(trainer)))
+            console.print(*notices, sep="\n")
         chooses = not threads and torch_device.type == "cpu"
         chooser = ThreadChooser() if chooses else None
         if trainer.run(max_minutes=max_minutes, threads=chooser):
-            say(f"{name} is trained: {plan.checkpoint_path}")
+            console.print(f"{name} is trained: {plan.checkpoint_path}")
             names = split.class_names if split else ()
             for sentence in conclude(trainer, names):
-                say(sentence, markup=False)
+                console.print(sentence)
         else:
-            say(f"stopped at step {trainer.done_steps}; --resume goes on")
+            console.print(f"stopped at step {trainer.done_steps}; --resume goes on")
 
 
 @app.command()
@@ -295,19 +283,15 @@ def _load_own(
     published: PublishedWeights | None,
     *,
     channels: int | None,
-    skip: bool,
-    resumed: Path | None,
+    split: FolderSplit,
     seen: Collection[str] = (),
-) -> TrainingData:
-    """The pictures of a folder, and the recipe that suits them, with other settings.
+) -> tuple[Recipe, TrainingData]:
+    """The recipe that suits the pictures of a folder, with other settings, and the pictures.
 
     Args:
         published: the weights of a pretrained stem.
-        resumed: the run that goes on, whose split is used again.
         seen: fingerprints of pictures that the weights have learnt from.
     """
-    before = Checkpoint.load(resumed / CHECKPOINT).pictures if resumed else None
-    split = before or FolderSplit(skip_unreadable=skip)
     fixed = {"name", "dataset", "task", "channels", "num_classes"}
     if published:
         recipe = use_pretrained(recipe, published)
@@ -318,7 +302,7 @@ def _load_own(
         if published:
             check_size(*size)
         asked = published or not names.isdisjoint({"height", "width"})
-        data = load_pictures(
+        fitted, data = load_pictures(
             recipe,
             folder,
             channels=channels,
@@ -326,7 +310,7 @@ def _load_own(
             seen=seen,
             split=split,
         )
-        return data._replace(recipe=override(data.recipe, settings, fixed=fixed))
+        return override(fitted, settings, fixed=fixed), data
     except SettingError as error:
         raise typer.BadParameter(str(error)) from error
 
@@ -334,38 +318,34 @@ def _load_own(
 def _choose_stem(
     stem: str | None,
     recipe: Recipe,
-    folder: Path | None,
-    resumed: Path | None,
+    folder: Path,
+    before: Checkpoint | None,
     *,
     channels: int | None,
-    load_own: Callable[..., TrainingData],
-) -> tuple[PublishedWeights | None, str | None]:
+    load_own: LoadOwn,
+) -> tuple[PublishedWeights | None, str]:
     """The weights of a pretrained stem, or None, and a sentence if the pictures decided that.
 
     Args:
         stem: what the user chose, if anything.
-        resumed: the run that goes on, whose stem is kept.
-        load_own: loads the pictures for the published weights of a stem, or for None.
+        before: the run that goes on, whose stem is kept.
     """
     if stem not in (None, "pretrained", "trained"):
         raise typer.BadParameter(f"--stem is pretrained or trained, not {stem}")
-    reason = None
-    if stem is None and folder is not None and recipe.dataset == FOLDER:
-        if resumed:
-            stem = "pretrained" if Checkpoint.load(resumed / CHECKPOINT).recipe.pretrained else None
-        else:
-            stem, reason = choose_stem(
-                folder, channels=channels, try_out=partial(_try_stem, load_own)
-            )
+    reason = ""
+    if stem is None and before:
+        stem = "pretrained" if before.recipe.pretrained else "trained"
+    elif stem is None and recipe.dataset == FOLDER:
+        stem, reason = choose_stem(folder, channels=channels, try_out=partial(_try_stem, load_own))
     return find_weights() if stem == "pretrained" else None, reason
 
 
-def _try_stem(load_own: Callable[..., TrainingData], stem: Stem) -> float:
+def _try_stem(load_own: LoadOwn, stem: Stem) -> float:
     """The error on held-out pictures, in percent, after half a minute of training with a stem."""
     published = find_weights() if stem == "pretrained" else None
-    data = load_own(published)
+    recipe, data = load_own(published)
     with TemporaryDirectory() as directory:
-        parts = data.recipe, 1, data.training, data.validation, Path(directory)
+        parts = recipe, 1, data.training, data.validation, Path(directory)
         trainer = Trainer(Plan(*parts, data.split, published), device=torch.device("cpu"))
         trainer.run(max_minutes=_TRIAL_MINUTES, threads=ThreadChooser())
         return 100.0 if trainer.error_percent is None else trainer.error_percent
@@ -376,7 +356,7 @@ def _run_name(preset: str, data: Path | None) -> str:
     if data is None:
         return preset
     folder = data.resolve().name
-    return dataset_name(data) if not folder or folder.lower() in DATASETS else folder
+    return name_of(data) if not folder or folder.lower() in DATASETS else folder
 
 
 def _describe(trainer: Trainer) -> str:

@@ -24,7 +24,7 @@ from training.answers import (
 from training.card import write_card
 from training.confidence import Answered, fit_confidence, input_of, measure_images
 from training.data.datasets import DATASETS, Examples, load, objects_of, split_rows
-from training.data.folder import FolderSplit, load_unseen
+from training.data.folder import FolderSplit, TrainingData, load_unseen
 from training.data.pairs import TEST_PAIRS
 from training.data.source import DatasetError
 from training.device import open_runtime
@@ -35,7 +35,7 @@ from training.pair_scores import score_pairs
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by, update_manifest
 from training.recipes import recipe_of
 from training.statistics import interval, mean_interval
-from training.training_data import TrainingData, load_again
+from training.training_data import load_again
 
 ScoredSplit = Literal["test", "validation"]
 _SEED = 2

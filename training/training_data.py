@@ -6,16 +6,14 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.decoder import decoder_channels_for
 from model.capsnet.network import NetworkConfig
 from model.capsnet.stem import Conv, Pretrained, StemLayer, Whiten
-from training.data.datasets import DATASETS, Dataset, Examples, load, split_last
-from training.data.folder import UNSPLIT, FolderSplit, load_folder, name_of
+from training.data.datasets import DATASETS, load, split_last
+from training.data.folder import UNSPLIT, FolderSplit, TrainingData, load_folder
 from training.data.source import DatasetError
 from training.recipes import FOLDER, Recipe
 
@@ -117,27 +115,6 @@ def grow_stem(
     return (*stem[:first], *[Conv(_CHANNELS, 3, 2, padding=1)] * halvings, *stem[first:])
 
 
-class TrainingData(NamedTuple):
-    """Examples, and a recipe whose network and data set are fitted to them."""
-
-    recipe: Recipe
-    dataset: Dataset
-    training: Examples
-    validation: Examples
-    """The last ones, or in a folder those of each class that a seed chose."""
-    split: FolderSplit | None = None
-    """The folder of images; None where the data set is published."""
-    notices: tuple[str, ...] = ()
-    """What the folder's owner should know before the training."""
-
-    @property
-    def all(self) -> Examples:
-        """Training and validation examples, from which a final run learns."""
-        both = (self.training, self.validation)
-        images = np.concatenate([examples.images for examples in both])
-        return Examples(images, np.concatenate([examples.labels for examples in both]))
-
-
 def load_published(recipe: Recipe, data_dir: Path) -> TrainingData:
     """The training split that a recipe names, downloaded where it is missing.
 
@@ -170,7 +147,7 @@ def load_published(recipe: Recipe, data_dir: Path) -> TrainingData:
         settings = " ".join(f"--set network.{name}={size}" for name, size in wrong.items())
         raise DatasetError(f"{recipe.name}'s network does not fit {dataset.name}: {settings}")
     examples = load(dataset, "train", data_dir)
-    return TrainingData(recipe, dataset, *split_last(examples, dataset.held_out_count))
+    return TrainingData(dataset, *split_last(examples, dataset.held_out_count))
 
 
 def for_pictures(recipe: Recipe, count: int) -> Recipe:
@@ -210,12 +187,6 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
     )
 
 
-def dataset_name(folder: Path) -> str:
-    """A folder's name as that of its data set, which no published one has."""
-    name = name_of(folder)
-    return f"{name}-folder" if name in DATASETS else name
-
-
 def load_pictures(
     recipe: Recipe,
     folder: Path,
@@ -224,7 +195,7 @@ def load_pictures(
     size: tuple[int, int] | None = None,
     seen: Collection[str] = (),
     split: FolderSplit = UNSPLIT,
-) -> TrainingData:
+) -> tuple[Recipe, TrainingData]:
     """Load a folder of images by class, and fit the recipe's network to it.
 
     Presets for folders get homogeneous poses where there are few pictures of a class.
@@ -240,20 +211,20 @@ def load_pictures(
     Raises:
         DatasetError: nothing can be learnt from the folder, or not by this network.
     """
-    loaded = load_folder(folder, size=size, channels=channels, seen=seen, split=split)
-    dataset = replace(loaded.dataset, name=dataset_name(folder))
-    names, (channels, height, width) = dataset.class_names, dataset.image_shape
-    recipe = for_pictures(recipe, len(loaded.training.labels))
+    data = load_folder(folder, size=size, channels=channels, seen=seen, split=split)
+    count, names = len(data.training.labels), data.dataset.class_names
+    channels, height, width = data.dataset.image_shape
+    recipe = for_pictures(recipe, count)
     sizes = NetworkConfig(channels, height, width, num_classes=len(names))
     try:
-        fitting = replace(fit_size(recipe, sizes), dataset=dataset.name)
+        fitting = replace(fit_size(recipe, sizes), dataset=data.dataset.name)
     except ValueError as error:
         raise DatasetError(f"{recipe.name} and images of {width}x{height} px: {error}") from error
-    few = len(loaded.training.labels) < _FEW_OF_A_CLASS * len(names)
+    few = count < _FEW_OF_A_CLASS * len(names)
     if few and recipe.dataset == FOLDER and isinstance(fitting.network, AttentionConfig):
         network = replace(fitting.network, pose="homogeneous")
         fitting = replace(fitting, network=network, frozen=tuple({*fitting.frozen, "decoder"}))
-    return TrainingData(fitting, dataset, *loaded[1:])
+    return fitting, data
 
 
 def load_again(recipe: Recipe, split: FolderSplit | None, data_dir: Path) -> TrainingData:
@@ -270,10 +241,10 @@ def load_again(recipe: Recipe, split: FolderSplit | None, data_dir: Path) -> Tra
     size = (network.height, network.width)
     # fingerprints tell whether the pictures are the same, so other files may be skipped
     lenient = split.model_copy(update={"skip_unreadable": True})
-    data = load_pictures(recipe, folder, channels=network.channels, size=size, split=lenient)
+    data = load_folder(folder, channels=network.channels, size=size, split=lenient)
     now = data.split
     assert now is not None
     known = {*split.learnt, *split.held_out_pictures}
     if not split.is_same(now) or not known.issuperset(now.learnt):
         raise DatasetError(f"{split.folder} has changed since the network was trained on it")
-    return data._replace(recipe=recipe, split=split)
+    return data._replace(split=split)

@@ -81,7 +81,7 @@ def test_a_published_bundle_carries_its_training(
     for name in (CARD, FIGURES):
         assert (bundle.path / name).stat().st_size > 0
     assert not (bundle.path / SAMPLES).exists()  # the licence is not known
-    examples = load_published(recipe, data_dir).all
+    examples = load_published(recipe, data_dir).without_validation().training
     assert TRAINING == len(examples.labels)
     expected = measure_presence(load(bundle), examples.images, CPU)
     actual = Runtime(bundle, device="cpu").encode(scale(examples.images)).presence
@@ -112,8 +112,8 @@ def test_own_pictures_stay_out_of_a_private_bundle(
         for number in range(6):
             picture = Image.fromarray(rng.integers(0, 256, (28, 28), dtype=np.uint8))
             picture.save(tmp_path / "pets" / kind / f"{number}.png")
-    data = load_pictures(tiny_attention, tmp_path / "pets")
-    recipe = replace(data.recipe, epochs=1)
+    recipe, data = load_pictures(tiny_attention, tmp_path / "pets")
+    recipe = replace(recipe, epochs=1)
     plan = Plan(recipe, 1, data.training, data.validation, tmp_path / "run", data.split)
     Trainer(plan, device=CPU).run(log_every=1)
     command = ["export", str(tmp_path / "run"), "--bundles", str(tmp_path), "--name"]

@@ -106,7 +106,7 @@ def trained(tmp_path: Path) -> Path:
 @pytest.fixture
 def shades(bundle_path: Path, trained: Path, tmp_path: Path) -> Bundle:
     """A bundle that learnt the folder."""
-    pictures = load_pictures(Recipe("tiny"), trained).split
+    pictures = load_pictures(Recipe("tiny"), trained)[1].split
     assert pictures is not None
     bundle = say_training(bundle_path, tmp_path / "bundles" / "shades", dataset="shades")
     counts = (*pictures.class_counts, *[0] * 8)

@@ -44,12 +44,12 @@ def folder(tmp_path: Path) -> Folder:
 
 def test_the_network_fits_the_pictures(folder: Folder, tiny: Recipe) -> None:
     """Channels, size and classes are theirs; recipe and data set are called like the folder."""
-    data = load_pictures(tiny, folder())
-    network = data.recipe.network
+    recipe, data = load_pictures(tiny, folder())
+    network = recipe.network
     assert ((3, 28, 32), 3) == (network.image_shape, network.num_classes)
-    assert "pets" == data.recipe.dataset == data.dataset.name
+    assert "pets" == recipe.dataset == data.dataset.name
     assert (24, 6) == (len(data.training.labels), len(data.validation.labels))
-    assert 30 == len(data.all.images)
+    assert 30 == len(data.without_validation().training.images)
 
 
 def test_poses_of_few_pictures_are_homogeneous(
@@ -63,7 +63,7 @@ def test_poses_of_few_pictures_are_homogeneous(
         (other, 9, "routed"),
     ):
         monkeypatch.setattr("training.training_data._FEW_OF_A_CLASS", few)
-        fitted = load_pictures(recipe, pets).recipe
+        fitted, _ = load_pictures(recipe, pets)
         assert isinstance(fitted.network, AttentionConfig)
         assert pose == fitted.network.pose
         assert ("decoder" in fitted.frozen) == (pose == "homogeneous")
@@ -78,10 +78,10 @@ def test_pictures_too_small_for_the_network(folder: Folder, tiny: Recipe) -> Non
 def test_pictures_are_read_again_as_they_were(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
     """In the same size and colours, the same held out, whatever unreadable files came later."""
     place = folder()
-    data = load_pictures(tiny, place, channels=1, size=(28, 28))
+    recipe, data = load_pictures(tiny, place, channels=1, size=(28, 28))
     (place / "cat" / "later.png").write_bytes(b"no picture")
-    again = load_again(data.recipe, data.split, tmp_path)
-    assert (data.recipe, data.dataset) == (again.recipe, again.dataset)
+    again = load_again(recipe, data.split, tmp_path)
+    assert data.dataset == again.dataset
     np.testing.assert_array_equal(data.validation.images, again.validation.images)
 
 
@@ -91,7 +91,7 @@ def test_changed_pictures_are_noticed(
 ) -> None:
     """What was held out would no longer be the same."""
     place = folder()
-    data = load_pictures(tiny, place)
+    recipe, data = load_pictures(tiny, place)
     if change == "one more":
         (place / "cat" / "new.png").write_bytes((place / "cat" / "0.png").read_bytes())
     elif change == "another name":
@@ -99,7 +99,7 @@ def test_changed_pictures_are_noticed(
     else:
         (place / "cat").rename(place / "lion")
     with pytest.raises(DatasetError, match="has changed"):
-        load_again(data.recipe, data.split, tmp_path)
+        load_again(recipe, data.split, tmp_path)
 
 
 def test_a_folder_that_grew_holds_out_what_weights_have_not_seen(
@@ -107,28 +107,28 @@ def test_a_folder_that_grew_holds_out_what_weights_have_not_seen(
 ) -> None:
     """The new split is found again; what the weights have seen stays on record."""
     place = folder(count=20)
-    first = load_pictures(tiny, place).split
+    first = load_pictures(tiny, place)[1].split
     assert first is not None
     rng = np.random.default_rng(1)
     for kind in ("cat", "dog", "fish"):
         for number in range(40):
             pixels = rng.integers(0, 256, (28, 32, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(place / kind / f"new-{number}.png")
-    data = load_pictures(tiny, place, seen=first.learnt)
+    recipe, data = load_pictures(tiny, place, seen=first.learnt)
     assert data.split is not None
     assert (18, (54, 54, 54)) == (len(data.validation.labels), data.split.class_counts)
     assert not set(first.learnt) & set(data.split.held_out_pictures)
     assert set(first.learnt) < set(data.split.learnt)
-    again = load_again(data.recipe, data.split, tmp_path)
+    again = load_again(recipe, data.split, tmp_path)
     np.testing.assert_array_equal(data.validation.images, again.validation.images)
 
 
 def test_a_moved_folder_is_the_same(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
     """The digest is of the contents of pictures, not of their places."""
-    data = load_pictures(tiny, folder())
+    recipe, data = load_pictures(tiny, folder())
     assert data.split is not None
     moved = Path(data.split.folder).rename(tmp_path / "animals")
-    again = load_again(data.recipe, data.split.model_copy(update={"folder": str(moved)}), tmp_path)
+    again = load_again(recipe, data.split.model_copy(update={"folder": str(moved)}), tmp_path)
     assert again.split
     assert data.split.is_same(again.split)
 

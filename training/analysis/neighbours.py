@@ -19,10 +19,10 @@ from model.canvas import draw_sheet
 from model.preprocess import Floats
 from training.answers import encode, is_wrong
 from training.data.datasets import DATASETS, Examples, draw_rows, objects_of
+from training.data.folder import TrainingData
 from training.data.pairs import fixed_pairs
 from training.device import open_runtime
 from training.recipes import recipe_of
-from training.training_data import TrainingData
 
 COUNT = 1000
 """The number of poses in a bundle, the same of each class; fewer of large images."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from model.bundle.manifest import MAX_CHANNELS
 from model.preprocess import WHITE
 from model.runtime import Runtime
-from training.data.datasets import Dataset, Examples
+from training.data.datasets import DATASETS, Dataset, Examples
 from training.data.pictures import (
     PictureFiles,
     content_of,
@@ -75,15 +75,28 @@ class FolderSplit(BaseModel):
 UNSPLIT = FolderSplit()
 
 
-class LoadedFolder(NamedTuple):
-    """A folder of images by class, described as published data sets are, and its split."""
+class TrainingData(NamedTuple):
+    """The images to learn from, published or of a folder, and those held out."""
 
     dataset: Dataset
     training: Examples
     validation: Examples
-    split: FolderSplit
-    notices: tuple[str, ...]
+    """The last ones, or in a folder those of each class that a hash of their names chose."""
+    split: FolderSplit | None = None
+    """The folder of images; None where the data set is published."""
+    notices: tuple[str, ...] = ()
     """What the folder's owner should know: files that are not read, copies of pictures."""
+
+    def without_validation(self) -> TrainingData:
+        """All images to learn from, for a final run."""
+        both = (self.training, self.validation)
+        images = np.concatenate([examples.images for examples in both])
+        training = Examples(images, np.concatenate([examples.labels for examples in both]))
+        if not self.split:
+            return self._replace(training=training)
+        learnt = (*self.split.learnt, *self.split.held_out_pictures)
+        split = self.split.model_copy(update={"learnt": learnt})
+        return self._replace(training=training, split=split)
 
 
 def load_folder(
@@ -93,7 +106,7 @@ def load_folder(
     channels: int | None = None,
     seen: Collection[str] = (),
     split: FolderSplit = UNSPLIT,
-) -> LoadedFolder:
+) -> TrainingData:
     """Read all pictures of all classes, each cropped and scaled as serving does it.
 
     Which pictures of a class are held out depends on their names alone (`held_out_mask`).
@@ -163,7 +176,7 @@ def load_folder(
         skip_unreadable=split.skip_unreadable,
         class_counts=tuple(np.bincount(training.labels, minlength=len(found.classes)).tolist()),
     )
-    return LoadedFolder(dataset, training, validation, own_split, tuple(filter(None, notices)))
+    return TrainingData(dataset, training, validation, own_split, tuple(filter(None, notices)))
 
 
 class UnseenPictures(NamedTuple):
@@ -234,8 +247,12 @@ def load_unseen(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False
 
 
 def name_of(folder: Path) -> str:
-    """The folder's name as the name of a data set; `pictures` where no Latin letter is left."""
-    return to_ascii_name(folder.resolve().name) or "pictures"
+    """The folder's name as that of its data set, which no published one has.
+
+    It is `pictures` where no Latin letter is left.
+    """
+    name = to_ascii_name(folder.resolve().name) or "pictures"
+    return f"{name}-folder" if name in DATASETS else name
 
 
 def choose_size(sizes: Collection[tuple[int, int]]) -> tuple[int, int]:
