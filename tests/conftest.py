@@ -27,6 +27,8 @@ from tests.serving import serve
 ROOT = Path(__file__).parent.parent
 SHIPPED = {"mnist": "mnist-compact", "strokes": "multimnist-attention", "blocks": "cifar10"}
 """The shipped bundles that stand in for those of tests where there is no torch to export them."""
+LONG = ("attack", "browser", "e2e", "fire", "training", "views", "test_docs_commands.py")
+"""The folders, and the file, of tests that take minutes."""
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -65,6 +67,16 @@ def pytest_configure() -> None:
     for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
         os.environ.pop(name, None)
     sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the folders of long tests: short ones at the end keep all processes busy."""
+
+    def is_short(item: pytest.Item) -> bool:
+        return item.path.relative_to(ROOT / "tests").parts[0] not in LONG
+
+    items.sort(key=is_short)
 
 
 @pytest.fixture(scope="session")
