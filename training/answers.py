@@ -1,10 +1,10 @@
-"""A network's answers, and how often they are wrong. Needs torch and numpy alone."""
+"""A network's answers to images, and how often they are wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from model.capsnet import Network
 from model.outputs import Encoding
 from model.preprocess import Floats, scale
 from model.views.net import most_present
-from training.data.datasets import Examples
+from training.data.datasets import Examples, draw_rows
 from training.data.pairs import PairSet
 
 if TYPE_CHECKING:
@@ -24,20 +24,49 @@ if TYPE_CHECKING:
 
 BATCH = 100
 """The number of images that are encoded at a time."""
+NO_CLASS = -1
+"""The label of images that show none of the classes."""
 
 Labels = NDArray[np.integer]
 Labelled = Examples | PairSet
 """Images (N, C, H, W) with their labels: (N,), or (N, 2) of pairs."""
 
 
-class WrongAnswers(NamedTuple):
-    """Wrongly answered images (N, C, H, W), with labels and answers (N, L), sorted."""
+class Answers(NamedTuple):
+    """Images, and a network's answers to them."""
 
-    images: NDArray[np.uint8]
+    images: NDArray[Any]
+    """(N, C, H, W): pixels, or floats in [0, 1]."""
     labels: NDArray[np.int64]
-    answers: NDArray[np.int64]
+    """(N,), or (N, 2) of pairs."""
     presence: Floats
-    """The presence (N, 2) of the least present class among the labels, then among the answers."""
+    """The presence (N, K) of each class."""
+    poses: Floats
+    """The poses (N, K, D) of each class."""
+    objects: NDArray[np.int64] | None = None
+    """Which object (N,) each image shows, if several show one."""
+    object_images: NDArray[np.uint8] | None = None
+    """Each digit of pairs alone (N, 2, H, W)."""
+
+    @property
+    def are_pairs(self) -> bool:
+        """Whether each image shows two digits."""
+        return self.object_images is not None
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """The most present class of each image, (N,)."""
+        return np.asarray(self.presence.argmax(axis=1))
+
+    def at(self, rows: NDArray[np.integer] | slice) -> Answers:
+        """The answers to some of the images."""
+        return Answers(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
+
+    def draw(self, count: int, *, seed: int) -> Answers:
+        """Up to `count` of the images at random; of pairs, which are random, the first."""
+        if self.are_pairs:
+            return self.at(slice(count))
+        return self.at(draw_rows(self.labels, count, seed=seed, objects=self.objects))
 
 
 class Recall(NamedTuple):
@@ -51,8 +80,28 @@ class Recall(NamedTuple):
         return f"{self.class_name} {self.right:,} of {self.images:,}"
 
 
+def answer_images(
+    runtime: Runtime,
+    images: NDArray[np.uint8] | Floats,
+    labels: NDArray[np.int64],
+    objects: NDArray[np.int64] | None = None,
+) -> Answers:
+    """Answer images (N, C, H, W) with labels (N,).
+
+    Args:
+        objects: which object (N,) each image shows, if several show one.
+    """
+    return Answers(images, labels, *encode(runtime, images), objects)
+
+
+def answer_pairs(runtime: Runtime, pairs: PairSet) -> Answers:
+    """Answer pairs of digits."""
+    encoding = encode(runtime, pairs.images)
+    return Answers(pairs.images, pairs.labels, *encoding, object_images=pairs.object_images)
+
+
 def measure_presence(
-    network: Network, images: NDArray[np.uint8], device: torch.device
+    network: Network, images: NDArray[np.uint8] | Floats, device: torch.device
 ) -> NDArray[np.float32]:
     """Measure the presence (N, K) of each class in images (N, C, H, W), without augmentation.
 
@@ -61,36 +110,40 @@ def measure_presence(
     parts = []
     with evaluating(network), torch.inference_mode():
         for start in range(0, len(images), BATCH):
-            batch = torch.from_numpy(scale(images[start : start + BATCH])).to(device)
+            batch = torch.from_numpy(as_floats(images[start : start + BATCH])).to(device)
             parts.append(network(batch).presence.float().cpu())
     return np.asarray(torch.cat(parts))
 
 
 def encode(runtime: Runtime, images: NDArray[np.uint8] | Floats) -> Encoding[Floats]:
     """Encode images (N, C, H, W) in batches: pixels, or floats in [0, 1]."""
-    parts = []
-    for start in range(0, len(images), BATCH):
-        batch = images[start : start + BATCH]
-        parts.append(runtime.encode(as_floats(batch)))
-    presence, poses = map(np.concatenate, zip(*parts, strict=True))
-    return Encoding(presence, poses)
+    parts = [
+        runtime.encode(as_floats(images[start : start + BATCH]))
+        for start in range(0, len(images), BATCH)
+    ]
+    return Encoding(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def decode(runtime: Runtime, poses: Floats, labels: Labels) -> Floats:
     """Decode poses (N, D) of classes (N,) in batches, to (N, C, H, W)."""
-    starts = range(0, len(poses), BATCH)
+    classes = labels.astype(np.int64)
     parts = [
-        runtime.decode(poses[start : start + BATCH], labels[start : start + BATCH].astype(np.int64))
-        for start in starts
+        runtime.decode(poses[start : start + BATCH], classes[start : start + BATCH])
+        for start in range(0, len(poses), BATCH)
     ]
     return np.concatenate(parts)
 
 
-def as_floats(images: NDArray[np.uint8] | Floats) -> Floats:
+def decode_classes(runtime: Runtime, poses: Floats, classes: Labels) -> Floats:
+    """Decode the poses (N, K, D) of L classes (N, L) of each image, to (N, L, C, H, W)."""
+    chosen = np.take_along_axis(poses, classes[..., None], axis=1)
+    decoded = decode(runtime, chosen.reshape(-1, poses.shape[-1]), classes.ravel())
+    return decoded.reshape(*classes.shape, *decoded.shape[1:])
+
+
+def as_floats(images: NDArray[Any]) -> Floats:
     """Images as floats in [0, 1]: pixels are scaled, floats are left as they are."""
-    if images.dtype == np.uint8:
-        return scale(cast("NDArray[np.uint8]", images))
-    return cast("Floats", images)
+    return scale(images) if images.dtype == np.uint8 else images
 
 
 @contextmanager
@@ -109,37 +162,25 @@ def answer(presence: Floats, labels: Labels) -> NDArray[np.int64]:
     return np.sort(most_present(presence, labels.reshape(len(labels), -1).shape[1]))
 
 
+def is_missed(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
+    """Return which labels (N, L) are not among the L most present classes."""
+    named = most_present(presence, labels.shape[1])
+    return np.asarray((labels[:, :, None] != named[:, None, :]).all(axis=2))
+
+
 def is_wrong(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
     """Return which answers are wrong, (N,): those whose classes are not exactly the labels.
 
     Args:
         labels: (N,), or (N, L) where each image shows L classes.
     """
-    wanted = np.sort(labels.reshape(len(labels), -1))
-    return np.asarray((answer(presence, labels) != wanted).any(axis=1))
+    return np.asarray(is_missed(presence, labels.reshape(len(labels), -1)).any(axis=1))
 
 
-def is_missed(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
-    """Return which labels are not among the two most present classes, (N, 2)."""
-    named = most_present(presence, 2)
-    return np.asarray((labels[:, :, None] != named[:, None, :]).all(axis=2))
-
-
-def find_wrong(examples: Labelled, presence: Floats) -> WrongAnswers:
-    """The wrongly answered of N examples with presence (N, K), in their order."""
-    wrong = is_wrong(presence, examples.labels)
-    labels = np.sort(examples.labels.reshape(len(presence), -1).astype(np.int64))[wrong]
-    answers = answer(presence, examples.labels)[wrong]
-    least = [
-        np.take_along_axis(presence[wrong], classes, axis=1).min(axis=1)
-        for classes in (labels, answers)
-    ]
-    return WrongAnswers(examples.images[wrong], labels, answers, np.stack(least, axis=1))
-
-
-def confusion(labels: Labels, answers: Labels, classes: int) -> NDArray[np.int64]:
-    """Count answers (K, K): the row is the true class, the column the answer."""
-    return np.asarray(confusion_matrix(labels, answers, labels=range(classes)))
+def confusion(labels: Labels, presence: Floats) -> NDArray[np.int64]:
+    """Count answers (K, K) to single images: the row is the true class, the column the answer."""
+    classes = range(presence.shape[1])
+    return np.asarray(confusion_matrix(labels, presence.argmax(axis=1), labels=classes))
 
 
 def recalls(labels: Labels, presence: Floats, class_names: Sequence[str]) -> tuple[Recall, ...]:
@@ -149,40 +190,19 @@ def recalls(labels: Labels, presence: Floats, class_names: Sequence[str]) -> tup
         labels: (N,).
         presence: (N, K).
     """
-    counts = confusion(labels, most_present(presence, 1)[:, 0], len(class_names))
-    found = [
-        Recall(name, int(row[label]), int(row.sum()))
-        for label, (name, row) in enumerate(zip(class_names, counts, strict=True))
-        if row.any()
-    ]
-    return tuple(sorted(found, key=lambda recall: recall.right / recall.images))
+    counts = confusion(labels, presence)
+    columns = class_names, counts.diagonal().tolist(), counts.sum(axis=1).tolist()
+    present = [recall for recall in map(Recall, *columns) if recall.images]
+    return tuple(sorted(present, key=lambda recall: recall.right / recall.images))
 
 
 def most_confused(
     labels: Labels, presence: Floats, class_names: Sequence[str]
 ) -> tuple[str, str, int] | None:
     """The most frequent mistake: class, answer, and how often; None where there is none twice."""
-    counts = confusion(labels, most_present(presence, 1)[:, 0], len(class_names))
+    counts = confusion(labels, presence)
     np.fill_diagonal(counts, 0)
     label, other = divmod(int(counts.argmax()), len(counts))
     if counts[label, other] < 2:
         return None
     return class_names[label], class_names[other], int(counts[label, other])
-
-
-def decode_each(
-    decode: Callable[[Floats, NDArray[np.int64]], Floats], poses: Floats, classes: Labels
-) -> Floats:
-    """Decode the poses of L classes (N, L) of each image, one class at a time.
-
-    Args:
-        decode: poses (M, D) of classes (M,) to images (M, 1, H, W).
-        poses: (N, K, D).
-
-    Returns:
-        grey images (N, L, H, W).
-    """
-    chosen = classes.astype(np.int64)
-    label_poses = np.take_along_axis(poses, chosen[:, :, None], axis=1)
-    images = decode(label_poses.reshape(-1, poses.shape[-1]), chosen.ravel())
-    return images.reshape(*classes.shape, *images.shape[2:])

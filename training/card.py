@@ -58,7 +58,7 @@ def write_card(bundle: Bundle) -> None:
         decoder_parameters=decoder,
         weights_mb=(bundle.path / WEIGHTS).stat().st_size / 1e6,
         error=describe_error(manifest),
-        for_pairs=manifest.mask_threshold is not None,
+        for_pairs=manifest.of_pairs,
         dataset=DATASETS.get(shown.source) if shown else None,
         kind=published.kind if published else "pictures",
         class_counts=dict(zip(manifest.class_names, class_counts, strict=False)),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from model.bundle import Manifest
 from model.bundle.confidence import COVERAGES, Confidence, Doubles, Input, score_classes
-from model.preprocess import Floats
+from training.answers import NO_CLASS, Answers
 from training.data.datasets import draw_rows, split_rows
 from training.statistics import interval
 
@@ -47,28 +47,12 @@ Sets = Mapping[float, NDArray[np.bool_]]
 """Which labels (N, K) are in the sets of each coverage."""
 
 
-class Answered(NamedTuple):
-    """Labelled images, and a network's answers to them."""
-
-    presence: Floats
-    """(N, K)."""
-    labels: Labels
-    """(N,)."""
-    objects: Labels | None = None
-    """Which object (N,) each image shows, if several show one."""
-
-    def at(self, rows: Labels) -> Answered:
-        """The answers to some of the images."""
-        objects = None if self.objects is None else self.objects[rows]
-        return Answered(self.presence[rows], self.labels[rows], objects)
-
-
 def input_of(manifest: Manifest) -> Input:
     """What the temperature multiplies: presence, or its logarithm where it is a probability."""
     return "log-presence" if manifest.presence == "probability" else "presence"
 
 
-def fit_confidence(answered: Answered, *, kind: Input, described: str = "") -> Confidence | None:
+def fit_confidence(answers: Answers, *, kind: Input, described: str = "") -> Confidence | None:
     """Fit a calibration; None of too few images, or of too few objects.
 
     One random half gives the temperature and the isotonic regression, the other the thresholds of
@@ -79,14 +63,14 @@ def fit_confidence(answered: Answered, *, kind: Input, described: str = "") -> C
         kind: what the temperature multiplies.
         described: the images, in words.
     """
-    objects = answered.objects
-    if len(answered.labels) < MIN_IMAGES:
+    objects = answers.objects
+    if len(answers.labels) < MIN_IMAGES:
         return None
     if objects is not None and len(np.unique(objects)) < MIN_OBJECTS:
         return None
-    halves = split_rows(answered.labels, seed=_SEED, objects=objects)
-    first, second = (answered.at(rows) for rows in halves)
-    temperature = fit_temperature(first.presence, first.labels, kind)
+    halves = split_rows(answers.labels, seed=_SEED, objects=objects)
+    first, second = (answers.at(rows) for rows in halves)
+    temperature = fit_temperature(first, kind)
     scores = score_classes(second.presence, temperature, kind)
     reached = scores[np.arange(len(second.labels)), second.labels]
     counts = np.bincount(second.labels, minlength=scores.shape[1])
@@ -95,7 +79,7 @@ def fit_confidence(answered: Answered, *, kind: Input, described: str = "") -> C
         groups = [reached[second.labels == label] for label in range(len(counts))]
     fitted = Confidence(
         images=described,
-        count=len(answered.labels),
+        count=len(answers.labels),
         input=kind,
         temperature=temperature,
         method="temperature",
@@ -107,39 +91,32 @@ def fit_confidence(answered: Answered, *, kind: Input, described: str = "") -> C
     return min(candidates, key=lambda candidate: _brier(candidate, second))
 
 
-def cross_validate(answered: Answered, *, kind: Input) -> dict[str, Any]:
+def cross_validate(answers: Answers, *, kind: Input) -> dict[str, Any]:
     """Measure calibrations on images that each of them has not seen: see `measure_probabilities`.
 
     Nothing of fewer images than FOLDS calibrations need.
     """
-    labels = answered.labels
+    labels = answers.labels
     order = draw_rows(labels, len(labels), seed=_SEED)
     probability = np.zeros(len(labels))
-    sets = {coverage: np.zeros(answered.presence.shape, np.bool_) for coverage in REPORTED}
+    sets = {coverage: np.zeros(answers.presence.shape, np.bool_) for coverage in REPORTED}
     for number in range(FOLDS):
         fold = order[number::FOLDS]
-        fitted = fit_confidence(answered.at(np.setdiff1d(order, fold)), kind=kind)
+        fitted = fit_confidence(answers.at(np.setdiff1d(order, fold)), kind=kind)
         if fitted is None or not len(fold):
             return {}
-        probability[fold] = fitted.find_probability(answered.presence[fold])
+        probability[fold] = fitted.find_probability(answers.presence[fold])
         for coverage, chosen in sets.items():
-            chosen[fold] = fitted.find_labels(answered.presence[fold], coverage)
-    right = answered.presence.argmax(axis=1) == labels
-    return measure_probabilities(probability, sets, right, labels)
+            chosen[fold] = fitted.find_labels(answers.presence[fold], coverage)
+    return measure_probabilities(probability, sets, answers)
 
 
-def fit_temperature(presence: Floats, labels: Labels, kind: Input) -> float:
-    """Find the temperature, from 0.05 to 500, with the lowest log loss of the most probable label.
-
-    Args:
-        presence: (N, K).
-        labels: (N,).
-    """
-    right = presence.argmax(axis=1) == labels
-    target = _soften(right)
+def fit_temperature(answers: Answers, kind: Input) -> float:
+    """Find the temperature, from 0.05 to 500, with the lowest log loss of the probable labels."""
+    target = _soften(answers.first == answers.labels)
 
     def loss(logarithm: float) -> float:
-        highest = score_classes(presence, math.exp(logarithm), kind).max(axis=1)
+        highest = score_classes(answers.presence, math.exp(logarithm), kind).max(axis=1)
         highest = highest.clip(1e-12, 1 - 1e-12)
         return float(-(target * np.log(highest) + (1 - target) * np.log1p(-highest)).mean())
 
@@ -168,44 +145,32 @@ def _soften(right: NDArray[np.bool_]) -> Doubles:
     return np.where(right, (correct + 1) / (correct + 2), 1 / (len(right) - correct + 2))
 
 
-def _with_isotonic(fitted: Confidence, answered: Answered) -> list[Confidence]:
+def _with_isotonic(fitted: Confidence, answers: Answers) -> list[Confidence]:
     """The calibration with isotonic regression, if there are enough images and wrong answers."""
-    right = answered.presence.argmax(axis=1) == answered.labels
+    right = answers.first == answers.labels
     if len(right) < MIN_ISOTONIC or (~right).sum() < MIN_WRONG:
         return []
-    highest = fitted.score_classes(answered.presence).max(axis=1)
+    highest = fitted.score_classes(answers.presence).max(axis=1)
     regression = IsotonicRegression().fit(highest, _soften(right))
     values = (regression.X_thresholds_.tolist(), regression.y_thresholds_.tolist())
     scores, probabilities = map(tuple, values)
     return [replace(fitted, method="isotonic", scores=scores, probabilities=probabilities)]
 
 
-def _brier(fitted: Confidence, answered: Answered) -> float:
-    right = answered.presence.argmax(axis=1) == answered.labels
-    return float(np.square(fitted.find_probability(answered.presence) - right).mean())
+def _brier(fitted: Confidence, answers: Answers) -> float:
+    right = answers.first == answers.labels
+    return float(np.square(fitted.find_probability(answers.presence) - right).mean())
 
 
-def measure_images(
-    confidence: Confidence, presence: Floats, labels: NDArray[np.int64] | None
-) -> dict[str, Any]:
-    """Measure a calibration on images with presence (N, K) and labels (N,).
-
-    Args:
-        labels: None for images that show none of the classes.
-    """
-    sets = {coverage: confidence.find_labels(presence, coverage) for coverage in REPORTED}
-    probability = confidence.find_probability(presence)
-    right = None if labels is None else presence.argmax(axis=1) == labels
-    return measure_probabilities(probability, sets, right, labels)
+def measure_images(confidence: Confidence, answers: Answers) -> dict[str, Any]:
+    """Measure a calibration on answers; only sizes of sets where images show no class."""
+    sets = {coverage: confidence.find_labels(answers.presence, coverage) for coverage in REPORTED}
+    return measure_probabilities(confidence.find_probability(answers.presence), sets, answers)
 
 
-def measure_probabilities(
-    probability: Doubles,
-    sets: Sets,
-    right: NDArray[np.bool_] | None,
-    labels: NDArray[np.int64] | None,
-) -> dict[str, Any]:
-    """Measure probabilities (N,) of answers, which are right or wrong (N,), and sets of labels."""
+def measure_probabilities(probability: Doubles, sets: Sets, answers: Answers) -> dict[str, Any]:
+    """Measure the probabilities (N,) of answers, and sets of labels."""
+    labels = None if (answers.labels == NO_CLASS).any() else answers.labels
     measures: dict[str, Any] = {
         "images": len(probability),
         "mean_probability": _rounded(probability.mean()),
@@ -213,8 +178,9 @@ def measure_probabilities(
             f"{coverage:g}": describe_sets(chosen, labels) for coverage, chosen in sets.items()
         },
     }
-    if right is None:
+    if labels is None:
         return measures
+    right = answers.first == labels
     return measures | {
         "error_percent": _rounded(100 * (~right).mean()),
         "calibration_error": _rounded(calibration_error(probability, right)),
@@ -237,10 +203,17 @@ def bootstrap(probability: Doubles, right: NDArray[np.bool_]) -> tuple[float, fl
     measured error minus a quantile of the errors of resamples, and at least zero (Davison and
     Hinkley 1997, section 5.2).
     """
-    rng, count = np.random.default_rng(_BOOTSTRAP_SEED), len(right)
-    rows = (rng.integers(0, count, count) for _ in range(_RESAMPLES))
-    errors = [calibration_error(probability[drawn], right[drawn]) for drawn in rows]
-    low, high = 2 * calibration_error(probability, right) - np.quantile(errors, [0.975, 0.025])
+    found = stats.bootstrap(
+        (probability, right),
+        calibration_error,
+        paired=True,
+        vectorized=False,
+        n_resamples=_RESAMPLES,
+        batch=_RESAMPLES // 10,
+        method="basic",
+        random_state=np.random.default_rng(_BOOTSTRAP_SEED),
+    )
+    low, high = found.confidence_interval
     return max(0.0, float(low)), max(0.0, float(high))
 
 

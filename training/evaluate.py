@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
+from typing import Any, Literal
 
 from model.bundle import Bundle, Manifest
-from model.outputs import Encoding
-from model.preprocess import Floats
 from model.runtime import Runtime
-from training.answers import (
-    Recall,
-    WrongAnswers,
-    encode,
-    find_wrong,
-    is_wrong,
-    recalls,
-)
+from training.answers import Answers, Recall, answer_images, is_wrong, recalls
 from training.card import write_card
-from training.confidence import Answered, fit_confidence, input_of, measure_images
+from training.confidence import fit_confidence, input_of, measure_images
 from training.data.datasets import DATASETS, Examples, load, objects_of, split_rows
 from training.data.folder import FolderSplit, TrainingData, load_unseen
 from training.data.pairs import TEST_PAIRS
@@ -30,7 +19,13 @@ from training.data.source import DatasetError
 from training.device import open_runtime
 from training.explained import measure_explained
 from training.figures import WRONG, draw_wrong
-from training.novelty import compare_kinds, draw_changed, draw_others, find_threshold, score_novelty
+from training.novelty import (
+    answer_changed,
+    answer_others,
+    compare_kinds,
+    find_threshold,
+    score_novelty,
+)
 from training.pair_scores import score_pairs
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by, update_manifest
 from training.recipes import recipe_of
@@ -39,20 +34,6 @@ from training.training_data import load_again
 
 ScoredSplit = Literal["test", "validation"]
 _SEED = 2
-
-
-class Answers(NamedTuple):
-    """The scored images, and a network's answers to them."""
-
-    examples: Examples
-    presence: Floats
-    """The presence (N, K) of each class."""
-    poses: Floats
-    """The poses (N, K, D) of each class."""
-    places: tuple[str, ...] = ()
-    """The file of each picture, where it has one."""
-    notices: tuple[str, ...] = ()
-    """What was left out, and why."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +48,16 @@ class Scores:
     """The number of wrong answers."""
     interval_percent: tuple[float, float]
     """The 95 % interval of the error."""
-    wrong: WrongAnswers
-    """The wrong answers that the card shows; of pairs, only the first."""
+    answers: Answers
+    """The images and their answers; of pairs, the first ones of the paper's shift."""
     shifts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The scores of pairs by the largest shift of their digits, the paper's first."""
     recalls: tuple[Recall, ...] = ()
     """The recall of each class, the lowest first; none of pairs."""
-    answers: Answers | None = None
-    """The images and their answers; None of pairs."""
+    places: tuple[str, ...] = ()
+    """The file of each picture, where it has one."""
+    notices: tuple[str, ...] = ()
+    """What was left out, and why."""
     confidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """How far probabilities and sets of labels hold, by kind of images: see
     `training.confidence`."""
@@ -114,7 +97,7 @@ class Scores:
         ]
         recalled = ", ".join(map(str, self.recalls))
         told = [f"answered right, the worst class first: {recalled}"] if recalled else shifts
-        return [*told, *(self.answers.notices if self.answers else ())]
+        return [*told, *self.notices]
 
 
 def evaluate(
@@ -175,7 +158,7 @@ def evaluate(
     else:
         scores = score_single(runtime, examples, split=split, which=which)
     if split == "test":
-        scores = _measure_entries(runtime, scores, examples, data_dir)
+        scores = _measure_entries(runtime, scores, data_dir)
         _record(bundle, scores)
     if split == "test" or published is None:
         _keep(bundle, scores)
@@ -220,9 +203,7 @@ def score_folder(runtime: Runtime, folder: Path, *, skip_unreadable: bool = Fals
     which = f"{len(pictures.places):,} pictures of a folder"
     which += ", none of which training saw" * pictures.unseen
     scores = score_single(runtime, pictures.examples, split="test", which=which)
-    assert scores.answers
-    answers = scores.answers._replace(places=pictures.places, notices=pictures.notices)
-    return replace(scores, answers=answers)
+    return replace(scores, places=pictures.places, notices=pictures.notices)
 
 
 def _held_out(bundle: Bundle, data_dir: Path, folder: Path | None) -> tuple[Examples, str]:
@@ -252,72 +233,65 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
     Args:
         which: describes the images.
     """
-    manifest = runtime.bundle.manifest
-    presence, poses = encode(runtime, examples.images)
-    wrong = is_wrong(presence, examples.labels)
-    low, high = interval(int(wrong.sum()), len(wrong))
-    if (objects := objects_of(manifest.dataset, len(wrong))) is not None:
-        low, high = mean_interval(wrong, objects)
+    manifest, count = runtime.bundle.manifest, len(examples.labels)
+    answers = answer_images(runtime, *examples, objects_of(manifest.dataset, count))
+    wrong = is_wrong(answers.presence, examples.labels)
+    low, high = interval(int(wrong.sum()), count)
+    if answers.objects is not None:
+        low, high = mean_interval(wrong, answers.objects)
     return Scores(
         split=split,
-        images=len(presence),
+        images=count,
         protocol=f"{which}, through this bundle; one view of each image, one network, float32",
         errors=int(wrong.sum()),
         interval_percent=(max(0.0, low), high),
-        wrong=find_wrong(examples, presence),
-        recalls=recalls(examples.labels, presence, manifest.class_names),
-        answers=Answers(examples, presence, poses),
+        answers=answers,
+        recalls=recalls(examples.labels, answers.presence, manifest.class_names),
     )
 
 
-def _measure_entries(
-    runtime: Runtime, scores: Scores, examples: Examples, data_dir: Path
-) -> Scores:
+def _measure_entries(runtime: Runtime, scores: Scores, data_dir: Path) -> Scores:
     """Measure on a test split what poses explain, and confidence and novelty of single images."""
     bundle, entries = runtime.bundle, dict[str, Any]()
     if "decode" in bundle.manifest.offers:
         training = load(DATASETS[recipe_of(bundle).dataset], "train", data_dir)
         entries["explained"], _ = measure_explained(
-            bundle, training, examples, described="of the test images"
+            runtime, training, scores.answers, described="of the test images"
         )
     scores = replace(scores, entries=entries)
-    return calibrate(runtime, scores, scores.answers, data_dir) if scores.answers else scores
+    return scores if scores.answers.are_pairs else calibrate(runtime, scores, data_dir)
 
 
-def calibrate(runtime: Runtime, scores: Scores, answers: Answers, data_dir: Path) -> Scores:
+def calibrate(runtime: Runtime, scores: Scores, data_dir: Path) -> Scores:
     """Measure confidence and novelty on a test split, and on images of other kinds.
 
     A network that learnt all training images has no other images to calibrate its confidence and
     its novelty threshold: one random half of the test split does that, and is not measured. Too few
     images, or objects, calibrate nothing: then there is no confidence.
     """
-    manifest, (images, labels) = runtime.bundle.manifest, answers.examples
-    tested = Answered(answers.presence, labels, objects_of(manifest.dataset, len(labels)))
-    outside, confidence, rule = np.arange(len(labels)), manifest.confidence, manifest.novelty
-    encoding, protocol = Encoding(answers.presence, answers.poses), scores.protocol
-    ranks = score_novelty(runtime, images, rule, encoding) if rule else None
+    manifest, measured = runtime.bundle.manifest, scores.answers
+    confidence, rule, protocol = manifest.confidence, manifest.novelty, scores.protocol
     if not unseen_by(runs_of(manifest.training)):
-        fitted, outside = split_rows(labels, seed=_SEED, objects=tested.objects)
-        described = f"{len(fitted):,} test images, drawn at random"
-        confidence = fit_confidence(tested.at(fitted), kind=input_of(manifest), described=described)
-        if rule and ranks is not None:
-            threshold = find_threshold(ranks[fitted])
+        halves = split_rows(measured.labels, seed=_SEED, objects=measured.objects)
+        fitted, measured = (scores.answers.at(rows) for rows in halves)
+        described = f"{len(fitted.labels):,} test images, drawn at random"
+        confidence = fit_confidence(fitted, kind=input_of(manifest), described=described)
+        if rule:
+            threshold = find_threshold(score_novelty(runtime, fitted, rule))
             rule = replace(rule, threshold=threshold, threshold_images=described)
         protocol += f"; {described}, calibrate confidence and novelty"
-    counted, others = f"{len(outside):,} test images", draw_others(manifest, data_dir)
-    measures, entries = dict[str, Mapping[str, Any]](), dict(scores.entries)
+    counted, entries = f"{len(measured.labels):,} test images", dict(scores.entries)
+    others = answer_others(runtime, data_dir)
+    measures = dict[str, Mapping[str, Any]]()
     if confidence:
-        measured = tested.at(outside)
-        measures[counted] = measure_images(confidence, measured.presence, measured.labels)
-        changed = draw_changed(manifest, answers.examples.at(outside))
-        for kind, (pictures, shown) in {**changed, **others}.items():
-            presence = encode(runtime, pictures).presence
-            measures[kind] = measure_images(confidence, presence, shown)
+        kinds = {counted: measured, **answer_changed(runtime, measured), **others}
+        measures = {kind: measure_images(confidence, answers) for kind, answers in kinds.items()}
         entries["confidence"] = confidence
-    if rule and ranks is not None:
-        novel_percent = round(100 * float((ranks[outside] < rule.threshold).mean()), 2)
+    if rule:
+        ranks = score_novelty(runtime, measured, rule)
+        novel_percent = round(100 * float((ranks < rule.threshold).mean()), 2)
         rule = replace(rule, test_novel_percent=novel_percent)
-        entries["novelty"] = compare_kinds(runtime, rule, others, ranks[outside], counted)
+        entries["novelty"] = compare_kinds(runtime, rule, others, ranks, counted)
     return replace(scores, confidence=measures, entries=entries, protocol=protocol)
 
 
@@ -346,7 +320,5 @@ def _keep(bundle: Bundle, scores: Scores) -> None:
             training["test_reads"] = [asdict(read) for read in reads]
         return replace(manifest, training=training, metrics=scores.metrics(), **scores.entries)
 
-    (bundle.path / WRONG).unlink(missing_ok=True)
-    if len(scores.wrong.images):
-        draw_wrong(scores.wrong, bundle.manifest.class_names, bundle.path / WRONG)
+    draw_wrong(scores.answers, bundle.manifest.class_names, bundle.path / WRONG)
     write_card(update_manifest(bundle, add))

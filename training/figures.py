@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from model.bundle import Bundle, Manifest
 from model.bundle.disk import replacing
 from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, font
-from model.preprocess import Floats, scale
+from model.preprocess import Floats
 from model.runtime import Runtime
 from model.views.figure import draw_figure, fill_health, show_strip
 from model.views.sweep import draw_grid, sweep_dims, sweep_directions
-from training.answers import WrongAnswers
+from training.answers import Answers, answer, as_floats, is_wrong
 from training.confidence import scores_of
-from training.data.datasets import Examples
 from training.metrics import LOSS, METRICS
 
 if TYPE_CHECKING:
@@ -32,6 +30,8 @@ FIGURES, DECODED, WRONG = "figures.png", "decoded.png", "wrong.png"
 """Figures of numbers on record; images that poses draw; images that are answered wrongly."""
 MAX_WRONG = 100
 """The number of wrong answers that are drawn."""
+_SWEPT = 2
+"""The number of classes whose sweeps are drawn."""
 _WIDTH_PX, _ROW_PX = 900, 240
 _SHOWN_PX = 56
 """Images next to their reconstructions are enlarged by whole pixels to about this height."""
@@ -64,19 +64,26 @@ def draw_figures(bundle: Bundle) -> None:
         target.unlink(missing_ok=True)
 
 
-def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) -> None:
-    """Draw the first MAX_WRONG: above each its label and presence, below, coloured, answers'."""
-    images, presence = scale(wrong.images[:MAX_WRONG]), wrong.presence[:MAX_WRONG]
-    names = [
-        [_name(classes, class_names) for classes in part[:MAX_WRONG]]
-        for part in (wrong.labels, wrong.answers)
-    ]
-    longest = max(len(name) for part in names for name in part)
-    columns = min(len(images), max(2, round(9 / max(0.75, 0.085 * (longest + 6)))))
+def draw_wrong(answers: Answers, class_names: Sequence[str], target: Path) -> None:
+    """Draw the first MAX_WRONG wrong answers; without any there is no file.
+
+    Above each is its label, below, coloured, the answer; and of both the presence of the class, of
+    the less present one of two.
+    """
+    wrong = answers.at(np.flatnonzero(is_wrong(answers.presence, answers.labels))[:MAX_WRONG])
+    if not len(wrong.labels):
+        target.unlink(missing_ok=True)
+        return
+    images, labels = as_floats(wrong.images), np.sort(wrong.labels.reshape(len(wrong.labels), -1))
     above, below = (
-        [f"{name}  {value:.2f}" for name, value in zip(part, values, strict=True)]
-        for part, values in zip(names, presence.T, strict=True)
+        [
+            f"{' + '.join(class_names[label] for label in classes)}  {presence[classes].min():.2f}"
+            for classes, presence in zip(part, wrong.presence, strict=True)
+        ]
+        for part in (labels, answer(wrong.presence, labels))
     )
+    longest = max(map(len, (*above, *below)))
+    columns = min(len(images), max(2, round(9 / max(0.75, 0.085 * longest))))
 
     def fill(figure: Figure) -> None:
         panels = show_strip(figure, list(images), above, columns=columns)
@@ -110,25 +117,24 @@ def draw_decoded(grids: Sequence[Image.Image], rows: Mapping[str, Floats], targe
     _save(drawn, target)
 
 
-def draw_sweeps(
-    runtime: Runtime, manifest: Manifest, examples: Examples, labels: Sequence[int]
-) -> list[Image.Image]:
-    """Draw the directions of the first image of each of some classes.
+def draw_sweeps(runtime: Runtime, manifest: Manifest, answers: Answers) -> list[Image.Image]:
+    """Draw the directions of an image of each of the classes with the most directions.
 
     Classes without directions are drawn by dimension.
     """
     deltas = tuple(number / 20 for number in range(-5, 6))
     by_dimension = sweep_dims(range(manifest.class_dim), deltas, manifest.class_dim)
+    offered = {label: manifest.offered_directions(label) for label in np.unique(answers.labels)}
+    chosen = sorted(offered, key=lambda label: -len(offered[label]))[:_SWEPT]
     grids = []
-    for label in labels:
-        offered = manifest.offered_directions(label)
-        image = scale(examples.images[examples.labels == label][:1])
-        pose = runtime.encode(image).poses[0, label]
-        sweep = sweep_directions(offered, pose) if offered else by_dimension
+    for label in sorted(chosen):
+        row = np.argwhere(answers.labels == label)[0, 0]
+        pose = answers.poses[row, label]
+        sweep = sweep_directions(offered[label], pose) if offered[label] else by_dimension
         poses = sweep.poses(pose)
         drawn = sweep.on_grid(runtime.decode(poses, np.full(len(poses), label, np.int64)))
-        name = manifest.class_names[label]
-        grid = draw_grid(drawn, sweep.names, sweep.steps, title=name, scale=1, heads=not offered)
+        name, heads = manifest.class_names[label], not offered[label]
+        grid = draw_grid(drawn, sweep.names, sweep.steps, title=name, scale=1, heads=heads)
         grids.append(grid)
     return grids
 
@@ -222,8 +228,3 @@ def _save(
     small = drawn.convert("RGB").quantize(256, method, dither=Image.Dither.NONE)
     with replacing(target) as file:
         small.save(file, "PNG", optimize=True)
-
-
-def _name(classes: NDArray[np.int64], class_names: Sequence[str]) -> str:
-    """Classes (C,) in words."""
-    return " + ".join(class_names[label] for label in classes)

@@ -308,9 +308,8 @@ def analyse_on(
         training.data.source.DatasetError: the folder cannot be read.
     """
     scores = score_folder(open_runtime(bundle), folder, skip_unreadable=skip_unreadable)
-    if scores.answers and bundle.manifest.class_dim:
-        examples = scores.answers.examples
-        bundle = analyse_imported(bundle, examples, source=f"folder {folder.name}")
+    if bundle.manifest.class_dim:
+        bundle = analyse_imported(bundle, scores.answers, source=f"folder {folder.name}")
     return bundle, scores.headline()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,19 +21,11 @@ from sklearn.metrics import roc_auc_score
 
 from model.bundle import Manifest
 from model.bundle.novelty import NoveltyRule, PoseGaussians
-from model.outputs import Encoding
 from model.preprocess import Floats, prepare, scale
 from model.runtime import Runtime
 from model.views.novelty import Features, flatten_poses, measure_features, rank, tabulate
-from training.answers import BATCH, as_floats, encode
-from training.data.datasets import (
-    DATASETS,
-    NOVELTY_DATASETS,
-    Examples,
-    draw_rows,
-    load,
-    objects_of,
-)
+from training.answers import BATCH, NO_CLASS, Answers, answer_images, as_floats, decode_classes
+from training.data.datasets import DATASETS, NOVELTY_DATASETS, load
 from training.data.source import DatasetError, DataSplit
 
 CHANGED, COUNT = 2000, 1000
@@ -57,23 +49,16 @@ _TAIL = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
 QUANTILES = (*_TAIL, 0.5, *(round(1 - share, 4) for share in reversed(_TAIL)))
 
 
-class Kind(NamedTuple):
-    """Images (N, C, H, W) in [0, 1] with labels (N,), or without, where they show no class."""
-
-    images: Floats
-    labels: NDArray[np.int64] | None = None
-
-
-def draw_changed(manifest: Manifest, examples: Examples) -> dict[str, Kind]:
-    """Up to CHANGED of the examples, drawn at random: turned, and with noise."""
-    objects = objects_of(manifest.dataset, len(examples.labels))
-    few = examples.at(draw_rows(examples.labels, CHANGED, seed=_SEED, objects=objects))
-    images = scale(few.images)
+def answer_changed(runtime: Runtime, answers: Answers) -> dict[str, Answers]:
+    """Answer up to CHANGED of the images, drawn at random: turned, and with noise."""
+    few, manifest = answers.draw(CHANGED, seed=_SEED), runtime.bundle.manifest
+    images = as_floats(few.images)
     noise = np.random.default_rng(_SEED).normal(0, NOISE, images.shape).astype(np.float32)
-    return {
-        f"turned by {TURN_DEG}°": Kind(turn(images, TURN_DEG, manifest), few.labels),
-        f"with noise of {NOISE}": Kind((images + noise).clip(0, 1), few.labels),
+    changed = {
+        f"turned by {TURN_DEG}°": turn(images, TURN_DEG, manifest),
+        f"with noise of {NOISE}": (images + noise).clip(0, 1),
     }
+    return {kind: answer_images(runtime, shown, few.labels) for kind, shown in changed.items()}
 
 
 def turn(images: Floats, degrees: float, manifest: Manifest) -> Floats:
@@ -83,7 +68,16 @@ def turn(images: Floats, degrees: float, manifest: Manifest) -> Floats:
     return np.asarray(turned.clip(0, 1), np.float32)
 
 
-def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[str, Kind]:
+def answer_others(runtime: Runtime, data_dir: Path) -> dict[str, Answers]:
+    """Answer the images of `draw_others`."""
+    others = draw_others(runtime.bundle.manifest, data_dir)
+    return {
+        kind: answer_images(runtime, images, np.full(len(images), NO_CLASS))
+        for kind, images in others.items()
+    }
+
+
+def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[str, Floats]:
     """Draw up to COUNT images of each kind that the network was not trained on.
 
     - noise: every pixel uniform in [0, 1];
@@ -105,7 +99,7 @@ def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[st
                 others = load(dataset, split, data_dir, fetch=False).images
                 chosen = rng.choice(len(others), min(COUNT, len(others)), replace=False)
                 kinds[f"{dataset.kind} ({dataset.name})"] = scale(others[chosen])
-    return {kind: Kind(images) for kind, images in kinds.items()}
+    return kinds
 
 
 def _letter(rng: np.random.Generator, manifest: Manifest) -> Floats:
@@ -120,7 +114,7 @@ def _letter(rng: np.random.Generator, manifest: Manifest) -> Floats:
 
 
 def fit_novelty(
-    runtime: Runtime, fitted: NDArray[np.uint8], typical: NDArray[np.uint8], *, described: str
+    runtime: Runtime, fitted: Answers, typical: Answers, *, described: str
 ) -> NoveltyRule:
     """Fit Gaussians and quantiles on some images, and the threshold on others of the same kind.
 
@@ -128,13 +122,11 @@ def fit_novelty(
     the rule goes without distances.
 
     Args:
-        fitted: (N, C, H, W).
-        typical: (M, C, H, W), of which TYPICAL_SHARE are not novel.
+        typical: the images of which TYPICAL_SHARE are not novel.
         described: what the images are, for the manifest.
     """
-    encoding, others = encode(runtime, fitted), encode(runtime, typical)
-    for gaussians in (fit_gaussians(*encoding), None):
-        features = find_features(runtime, fitted, encoding, gaussians)
+    for gaussians in (fit_gaussians(fitted.presence, fitted.poses), None):
+        features = find_features(runtime, fitted, gaussians)
         length, margin, error, distance = (
             () if feature is None else tabulate(feature, QUANTILES) for feature in features
         )
@@ -148,7 +140,7 @@ def fit_novelty(
             distance=distance,
             gaussians=gaussians,
         )
-        threshold = find_threshold(score_novelty(runtime, typical, rule, others))
+        threshold = find_threshold(score_novelty(runtime, typical, rule))
         if threshold > 0:
             break
     return replace(rule, threshold=threshold)
@@ -171,39 +163,23 @@ def fit_gaussians(presence: Floats, poses: Floats) -> PoseGaussians:
     return PoseGaussians(means.astype(np.float32), whitening.astype(np.float16))
 
 
-def find_features(
-    runtime: Runtime,
-    images: NDArray[np.uint8] | Floats,
-    encoding: Encoding[Floats],
-    gaussians: PoseGaussians | None,
-) -> Features:
-    """The features of images (N, C, H, W), given what the network makes of them."""
+def find_features(runtime: Runtime, answers: Answers, gaussians: PoseGaussians | None) -> Features:
+    """The features of images."""
     parts = []
-    for start in range(0, len(images), BATCH):
-        presence, poses = (array[start : start + BATCH] for array in encoding)
-        seen = as_floats(images[start : start + BATCH])
-        labels = presence.argmax(axis=1)
-        decoded = runtime.decode(poses[np.arange(len(labels)), labels], labels)
-        parts.append(measure_features(presence, poses, seen, decoded, gaussians))
+    for start in range(0, len(answers.images), BATCH):
+        part = answers.at(slice(start, start + BATCH))
+        decoded = decode_classes(runtime, part.poses, part.first[:, None])[:, 0]
+        shown = as_floats(part.images)
+        parts.append(measure_features(part.presence, part.poses, shown, decoded, gaussians))
     columns: list[Any] = [
         None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True)
     ]
     return Features(*columns)
 
 
-def score_novelty(
-    runtime: Runtime,
-    images: NDArray[np.uint8] | Floats,
-    rule: NoveltyRule,
-    encoding: Encoding[Floats] | None = None,
-) -> Ranks:
-    """Return the lowest rank (N,) of images (N, C, H, W): novel ones are below the threshold.
-
-    Args:
-        encoding: of the images, if it is known.
-    """
-    encoding = encoding or encode(runtime, images)
-    return rank(rule, find_features(runtime, images, encoding, rule.gaussians)).lowest
+def score_novelty(runtime: Runtime, answers: Answers, rule: NoveltyRule) -> Ranks:
+    """Return the lowest rank (N,) of images: novel ones are below the threshold."""
+    return rank(rule, find_features(runtime, answers, rule.gaussians)).lowest
 
 
 def find_threshold(ranks: Ranks) -> float:
@@ -214,7 +190,7 @@ def find_threshold(ranks: Ranks) -> float:
 def compare_kinds(
     runtime: Runtime,
     rule: NoveltyRule,
-    others: Mapping[str, Kind],
+    others: Mapping[str, Answers],
     typical: Ranks | None,
     described: str,
 ) -> NoveltyRule:
@@ -226,18 +202,16 @@ def compare_kinds(
         described: what these are, for the manifest.
     """
     scores = list[dict[str, float | int | str]]()
-    for kind, (images, _) in others.items():
-        ranks = score_novelty(runtime, images, rule)
-        known_percent = round(100 * float(np.mean(ranks >= rule.threshold)), 2)
+    for kind, answers in others.items():
+        ranks = score_novelty(runtime, answers, rule)
         score: dict[str, float | int | str] = {
             "kind": kind,
             "images": len(ranks),
-            "known_percent": known_percent,
+            "known_percent": round(100 * float(np.mean(ranks >= rule.threshold)), 2),
         }
         if typical is not None:
             is_typical = np.arange(len(ranks) + len(typical)) >= len(ranks)
-            both = np.concatenate((ranks, typical))
-            auc = round(float(roc_auc_score(is_typical, both)), 4)
-            score |= {"auc": auc, "typical": described}
+            auc = float(roc_auc_score(is_typical, np.concatenate((ranks, typical))))
+            score |= {"auc": round(auc, 4), "typical": described}
         scores.append(score)
     return replace(rule, others=tuple(scores))

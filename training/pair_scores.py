@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from model.capsnet import Network
-from model.outputs import Encoding
 from model.pairs import INK, find_masks
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from model.views.segment import candidates, find_present
-from training.answers import BATCH, WrongAnswers, decode_each, evaluating, find_wrong, is_missed
+from training.answers import (
+    BATCH,
+    Answers,
+    answer_images,
+    answer_pairs,
+    as_floats,
+    decode_classes,
+    encode,
+    is_missed,
+)
 from training.data.datasets import Examples
 from training.data.pairs import (
     TEST_DIGESTS,
@@ -23,7 +28,6 @@ from training.data.pairs import (
     TEST_SEED,
     VALIDATION_SEED,
     PairDraw,
-    PairSet,
     make_pairs,
     published_pairs,
     validation_pairs,
@@ -55,61 +59,63 @@ def score_pairs(
     if is_test:
         make, seed, reaches = published_pairs, TEST_SEED, list(TEST_DIGESTS)
     shifts: dict[str, dict[str, Any]] = {}
-    shown = []
+    answered = []
     for shift_px in reaches:
-        drawn = make(digits, size=manifest.height, shift_px=shift_px)
-        total = max(count, len(drawn.labels)) if is_test else len(drawn.labels)
-        draws = PairDraw(digits.labels, shift_px=shift_px).draw(total, seed)
-        missed = find_missed(runtime, digits, draws, shift_px=shift_px)
-        scores, examples = score_shift(runtime, drawn)
+        answers = answer_pairs(runtime, make(digits, size=manifest.height, shift_px=shift_px))
+        drawn = len(answers.labels)
+        draws = PairDraw(digits.labels, shift_px=shift_px).draw(
+            max(count, drawn) if is_test else drawn, seed
+        )
+        first = is_missed(answers.presence, answers.labels)
+        rest = find_missed(runtime, digits, draws[drawn:], shift_px=shift_px)
+        missed = np.concatenate((first, *rest))
         wrong = np.asarray(missed.any(axis=1))
-        bounds = mean_interval(wrong, draws[:, :2])
         shifts[f"{shift_px} px"] = {
-            "pairs": total,
+            "pairs": len(draws),
             "errors": int(wrong.sum()),
             "error_percent": round(100 * float(wrong.mean()), 4),
-            "interval_percent": [round(bound, 4) for bound in bounds],
+            "interval_percent": [round(end, 4) for end in mean_interval(wrong, draws[:, :2])],
             "digit_error_percent": round(100 * float(missed.mean()), 4),
-            "drawn_pairs": len(drawn.labels),
-            "drawn_errors": len(examples.images),
-            **scores,
+            "drawn_pairs": drawn,
+            "drawn_errors": int(wrong[:drawn].sum()),
+            **score_drawn(runtime, answers),
         }
-        shown.append(examples)
-    first = next(iter(shifts.values()))
+        answered.append(answers)
+    scores = next(iter(shifts.values()))
     protocol = (
-        f"{first['pairs']:,} fixed pairs of digits of {which}, for each shift, through this "
+        f"{scores['pairs']:,} fixed pairs of digits of {which}, for each shift, through this "
         "bundle; a pair is wrong unless the two most present classes are its two labels; the "
-        f"interval is as if digits were drawn anew; {first['drawn_pairs']:,} of the pairs are "
+        f"interval is as if digits were drawn anew; {scores['drawn_pairs']:,} of the pairs are "
         "decoded, from the capsules of the true labels; a mask is where a digit gets "
         f"{manifest.mask_threshold:g} of the ink; one network, float32"
     )
     return {
-        "images": first["pairs"],
+        "images": scores["pairs"],
         "protocol": protocol,
-        "errors": first["errors"],
-        "interval_percent": tuple(first["interval_percent"]),
-        "wrong": shown[0],
+        "errors": scores["errors"],
+        "interval_percent": tuple(scores["interval_percent"]),
+        "answers": answered[0],
         "shifts": shifts,
     }
 
 
 def find_missed(
     runtime: Runtime, digits: Examples, draws: NDArray[np.int64], *, shift_px: int
-) -> NDArray[np.bool_]:
-    """Return which digits (N, 2) of pairs are not named. Pairs are made a few at a time.
+) -> list[NDArray[np.bool_]]:
+    """Return which digits of pairs are not named, a few pairs (N, 2) at a time.
 
     Args:
-        draws: (N, 6), as `PairDraw.draw` gives them.
+        draws: (M, 6), as `PairDraw.draw` gives them.
     """
     size, parts = runtime.bundle.manifest.height, []
-    for part in _slices(len(draws)):
-        pairs = make_pairs(digits, draws[part], size=size, shift_px=shift_px)
-        parts.append(is_missed(runtime.encode(scale(pairs.images)).presence, pairs.labels))
-    return np.concatenate(parts)
+    for start in range(0, len(draws), BATCH):
+        pairs = make_pairs(digits, draws[start : start + BATCH], size=size, shift_px=shift_px)
+        parts.append(is_missed(encode(runtime, pairs.images).presence, pairs.labels))
+    return parts
 
 
-def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], WrongAnswers]:
-    """Score pairs that are drawn. Digits are decoded from the capsules of the true labels.
+def score_drawn(runtime: Runtime, answers: Answers) -> dict[str, float]:
+    """Score what a network draws of pairs. Digits are decoded from the capsules of the true labels.
 
     - squared_error: of a digit's reconstruction against the digit alone, summed over pixels;
     - mask_iou: intersection over union of a digit's mask and its true ink;
@@ -118,31 +124,26 @@ def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], Wrong
 
     All are means over digits.
     """
-    parts = [_measure(runtime, pairs.part(rows)) for rows in _slices(len(pairs.labels))]
-    values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    wrong = find_wrong(pairs, values.pop("presence"))
-    means = {name: round(float(value.mean(dtype=np.float64)), 4) for name, value in values.items()}
-    return means, wrong
+    threshold = runtime.bundle.manifest.mask_threshold
+    assert threshold is not None
+    assert answers.object_images is not None
+    decoded = decode_classes(runtime, answers.poses, answers.labels)[:, :, 0]
+    alone = answer_images(runtime, answers.object_images[:, :1], answers.labels[:, :1])
+    values = {
+        "squared_error": np.square(decoded - scale(answers.object_images)).sum(axis=(2, 3)),
+        "mask_iou": _measure_masks(answers, decoded, threshold),
+        "auto_pair_error_percent": 100 * ~_are_counted(runtime, answers),
+        "auto_single_error_percent": 100 * ~_are_counted(runtime, alone),
+    }
+    return {name: round(float(value.mean(dtype=np.float64)), 4) for name, value in values.items()}
 
 
-def choose_threshold(network: Network, pairs: PairSet) -> float:
-    """The threshold that gives the best masks of these pairs. On the CPU."""
-
-    def decode(poses: Floats, classes: NDArray[np.int64]) -> Floats:
-        return network.decode(torch.from_numpy(poses), torch.from_numpy(classes)).numpy()
-
-    parts = []
-    with evaluating(network), torch.inference_mode():
-        for rows in _slices(len(pairs.labels)):
-            poses = network(torch.from_numpy(scale(pairs.images[rows]))).poses.numpy()
-            parts.append(decode_each(decode, poses, pairs.labels[rows]))
-    decoded = np.concatenate(parts)
-    images, object_images = scale(pairs.images)[:, 0], scale(pairs.object_images)
-    overlaps = [
-        measure_overlap(find_masks(images, decoded, threshold=threshold), object_images).mean()
-        for threshold in THRESHOLDS
-    ]
-    return THRESHOLDS[int(np.argmax(overlaps))]
+def choose_threshold(runtime: Runtime, answers: Answers) -> float:
+    """The threshold that gives the best masks of these pairs."""
+    decoded = decode_classes(runtime, answers.poses, answers.labels)[:, :, 0]
+    return max(
+        THRESHOLDS, key=lambda threshold: float(_measure_masks(answers, decoded, threshold).mean())
+    )
 
 
 def measure_overlap(masks: NDArray[np.bool_], object_images: Floats) -> NDArray[np.float64]:
@@ -152,39 +153,19 @@ def measure_overlap(masks: NDArray[np.bool_], object_images: Floats) -> NDArray[
     return np.asarray(shared / np.maximum(either, 1))
 
 
-def _measure(runtime: Runtime, pairs: PairSet) -> dict[str, NDArray[Any]]:
-    """Scores of each of the digits (N, 2), and presence (N, K)."""
-    threshold = runtime.bundle.manifest.mask_threshold
-    assert threshold is not None
-    images, object_images = scale(pairs.images), scale(pairs.object_images)
-    encoding = runtime.encode(images)
-    decoded = decode_each(runtime.decode, encoding.poses, pairs.labels)
-    masks = find_masks(images[:, 0], decoded, threshold=threshold)
-    singles, first = object_images[:, :1], pairs.labels[:, :1]
-    alone = _are_counted(runtime, singles, runtime.encode(singles), first)
-    return {
-        "presence": encoding.presence,
-        "squared_error": np.square(decoded - object_images).sum(axis=(2, 3)),
-        "mask_iou": measure_overlap(masks, object_images),
-        "auto_pair_error_percent": 100 * ~_are_counted(runtime, images, encoding, pairs.labels),
-        "auto_single_error_percent": 100 * ~alone,
-    }
+def _measure_masks(answers: Answers, decoded: Floats, threshold: float) -> NDArray[np.float64]:
+    assert answers.object_images is not None
+    masks = find_masks(as_floats(answers.images)[:, 0], decoded, threshold=threshold)
+    return measure_overlap(masks, scale(answers.object_images))
 
 
-def _are_counted(
-    runtime: Runtime, images: Floats, encoding: Encoding[Floats], labels: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Return whether `count=auto` finds just these classes (N, L) in images (N, 1, H, W): (N,)."""
+def _are_counted(runtime: Runtime, answers: Answers) -> NDArray[np.bool_]:
+    """Return whether `count=auto` finds just the labels in each image, (N,)."""
     right = []
-    for image, lengths, capsules, expected in zip(images, *encoding, labels, strict=True):
-        classes = candidates(lengths, "auto")
-        decoded = (
-            runtime.decode(capsules[classes], classes)[:, 0] if len(classes) else images[:0, 0]
-        )
-        present = classes[find_present(image[0], lengths[classes], decoded)]
-        right.append(set(present.tolist()) == set(expected.tolist()))
+    images = as_floats(answers.images)
+    for image, labels, presence, poses in zip(images[:, 0], *answers[1:4], strict=True):
+        classes = candidates(presence, "auto")
+        decoded = runtime.decode(poses[classes], classes)[:, 0] if len(classes) else image[None][:0]
+        present = classes[find_present(image, presence[classes], decoded)]
+        right.append(set(present.tolist()) == set(labels.tolist()))
     return np.array(right)
-
-
-def _slices(count: int) -> Iterator[slice]:
-    return (slice(start, start + BATCH) for start in range(0, count, BATCH))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,16 +14,22 @@ from numpy.typing import NDArray
 from model import open_bundle
 from model.bundle.disk import replacing
 from model.canvas import enlarge, png, showing
-from model.preprocess import Floats, scale
+from model.preprocess import Floats
 from model.runtime import Runtime
-from model.views.net import most_present
-from training.answers import Labels, Recall, confusion, most_confused, recalls
+from training.answers import (
+    Labels,
+    as_floats,
+    confusion,
+    decode_classes,
+    most_confused,
+    recalls,
+)
 from training.card import render
 from training.command import DATA_DIR, BundleName, DataDir, SkipUnreadable, app, console
 from training.confidence import describe_bins
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS
 from training.device import open_runtime
-from training.evaluate import Answers, ScoredSplit, Scores, evaluate, score_folder
+from training.evaluate import ScoredSplit, Scores, evaluate, score_folder
 from training.statistics import interval
 
 BARELY_LEARNT = 0.8
@@ -156,27 +162,24 @@ def report(
     for line in scores.details():
         console.print(line)
     target = report_file or (Path("report.html") if data and not validation else None)
-    if target and scores.answers:
+    if target and not scores.answers.are_pairs:
         write_report(open_runtime(opened), scores, target)
         console.print(f"wrote {target}")
 
 
 def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
-    """Write the report of a score on single images.
-
-    Raises:
-        ValueError: the score is of pairs.
-    """
-    if scores.answers is None:
-        raise ValueError("a report is of single images, not of pairs")
+    """Write the report of a score on single images."""
     manifest, answers = runtime.bundle.manifest, scores.answers
-    names, labels = manifest.class_names, answers.examples.labels
+    names, labels, first = manifest.class_names, answers.labels, answers.first
     counts = manifest.training.get("pictures", {}).get("class_counts", ())
     class_counts = dict(zip(names, counts, strict=False))
-    first = _first(answers)
-    wrong, right = _worst_first(answers), first == labels
-    confidence = answers.presence[np.arange(len(first)), first].astype(np.float64)
-    mistakes = wrong[:MAX_MISTAKES]
+    right = first == labels
+    confidence, label_presence = (
+        np.take_along_axis(answers.presence, classes[:, None], axis=1)[:, 0].astype(np.float64)
+        for classes in (first, labels)
+    )
+    worst_first = np.argsort(label_presence - confidence, kind="stable")
+    mistakes = worst_first[~right[worst_first]][:MAX_MISTAKES]
     advice = advise(
         labels,
         answers.presence,
@@ -189,24 +192,16 @@ def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
         text = render(
             "report.html",
             name=manifest.name,
-            headline=scores.headline(),
+            scores=scores,
             advice=list(advice) or [_NOTHING],
-            recalls=[_describe_recall(recall) for recall in scores.recalls],
+            interval=interval,
             class_counts=class_counts,
             class_names=names,
-            confusion=confusion(labels, first, len(names)).tolist(),
-            wrong_count=len(wrong),
-            mistakes=_draw(
-                runtime,
-                answers,
-                mistakes,
-                classes=np.stack((first[mistakes], labels[mistakes]), axis=1),
-                caption="as {}".format,
-            ),
-            reconstructions=_reconstructions(runtime, answers),
+            confusion=confusion(labels, answers.presence).tolist(),
+            wrong_count=int((~right).sum()),
+            mistakes=_draw(runtime, scores, mistakes, first, labels),
+            reconstructions=_reconstructions(runtime, scores),
             is_probability=manifest.presence == "probability",
-            protocol=scores.protocol,
-            notices=answers.notices,
             png_of=_png_of,
             bars=describe_bins(confidence, right),
             presence_gap=float(confidence.mean() - right.mean()),
@@ -215,78 +210,42 @@ def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
         file.write(text.encode())
 
 
-def _describe_recall(recall: Recall) -> dict[str, Any]:
-    high, low = (100 - bound for bound in interval(recall.images - recall.right, recall.images))
-    percent = 100 * recall.right / recall.images
-    return {**recall._asdict(), "percent": percent, "interval": (low, high)}
-
-
-def _worst_first(answers: Answers) -> NDArray[np.int64]:
-    """The rows of wrong answers, those first that are the most confident."""
-    labels, first = answers.examples.labels, _first(answers)
-    wrong = np.flatnonzero(first != labels)
-    lead = answers.presence[wrong, first[wrong]] - answers.presence[wrong, labels[wrong]]
-    return np.asarray(wrong[np.argsort(-lead, kind="stable")])
-
-
-def _reconstructions(runtime: Runtime, answers: Answers) -> list[dict[str, Any]]:
+def _reconstructions(runtime: Runtime, scores: Scores) -> list[dict[str, Any]]:
     """Right answers of all classes, above what the network draws of them."""
-    labels = answers.examples.labels
-    right = np.flatnonzero(_first(answers) == labels)
+    labels = scores.answers.labels
+    right = np.flatnonzero(scores.answers.first == labels)
     if "decode" not in runtime.bundle.manifest.offers or not len(right):
         return []
     by_class = [right[labels[right] == label] for label in np.unique(labels[right])]
     each = max(1, MAX_DRAWN // len(by_class))
     rows = np.concatenate([few[:each] for few in by_class])[:MAX_DRAWN]
-    return _draw(runtime, answers, rows, classes=labels[rows, None], caption=lambda _: "drawn")
+    return _draw(runtime, scores, rows, labels)
 
 
 def _draw(
-    runtime: Runtime,
-    answers: Answers,
-    rows: NDArray[np.int64],
-    *,
-    classes: NDArray[np.int64],
-    caption: Callable[[str], str],
+    runtime: Runtime, scores: Scores, rows: NDArray[np.int64], *classes: NDArray[np.int64]
 ) -> list[dict[str, Any]]:
-    """Some images, each with its reconstruction as some classes (N, L), for the template."""
-    if not len(rows):
-        return []
-    names = runtime.bundle.manifest.class_names
-    images, labels = scale(answers.examples.images[rows]), answers.examples.labels[rows]
-    drawn = list[Floats]()
-    if "decode" in runtime.bundle.manifest.offers:
-        poses = runtime.encode(images).poses
-        every = np.arange(len(images))
-        drawn = [runtime.decode(poses[every, column], column) for column in classes.T]
-    described = []
-    for number, (row, label, answer) in enumerate(
-        zip(rows.tolist(), labels.tolist(), _first(answers)[rows].tolist(), strict=True)
-    ):
-        parts = [{"image": images[number], "text": "picture"}]
-        parts += [
-            {"image": column[number], "text": caption(names[shown_as])}
-            for column, shown_as in zip(drawn, classes[number], strict=False)
-        ]
-        described.append(
-            {
-                "parts": parts,
-                "label": names[label],
-                "answer": names[answer],
-                "label_presence": answers.presence[row, label],
-                "answer_presence": answers.presence[row, answer],
-                "place": answers.places[row] if answers.places else "",
-            }
-        )
-    return described
+    """Some images, each with its reconstructions as some classes (N,), for the template."""
+    names, answers = runtime.bundle.manifest.class_names, scores.answers.at(rows)
+    shown_as = np.stack(classes, axis=1)[rows]
+    decoded: Any = [()] * len(rows)
+    if len(rows) and "decode" in runtime.bundle.manifest.offers:
+        decoded = decode_classes(runtime, answers.poses, shown_as)
+    return [
+        {
+            "image": as_floats(answers.images)[number],
+            "drawn": [*zip((names[label] for label in shown_as[number]), drawn, strict=False)],
+            "label": names[answers.labels[number]],
+            "answer": names[answers.first[number]],
+            "label_presence": answers.presence[number, answers.labels[number]],
+            "answer_presence": answers.presence[number, answers.first[number]],
+            "place": scores.places[rows[number]] if scores.places else "",
+        }
+        for number, drawn in enumerate(decoded)
+    ]
 
 
 def _png_of(image: Floats) -> str:
     """An image (C, H, W), enlarged by whole pixels, as the content of a PNG file."""
     factor = max(1, round(_MIN_PX / image.shape[1]))
     return base64.b64encode(png(enlarge(image, factor))).decode()
-
-
-def _first(answers: Answers) -> NDArray[np.int64]:
-    """The most present class of each image (N,)."""
-    return np.asarray(most_present(answers.presence, 1)[:, 0])

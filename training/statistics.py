@@ -38,21 +38,12 @@ def mean_interval(
     Args:
         shown: see `standard_error`.
     """
-    reach = standard_error(values, shown) * quantile(values, shown)
+    quantile = Z
+    if shown is not None and shown.ndim == 1:
+        quantile = float(stats.t.ppf(0.975, len(np.unique(shown)) - 1))
+    reach = standard_error(values, shown) * quantile
     middle = float(values.astype(float).mean())
     return 100 * (middle - reach), 100 * (middle + reach)
-
-
-def quantile(values: NDArray[np.generic], shown: NDArray[np.int64] | None) -> float:
-    """Return the standard errors to either side that hold 95 %: Student's t over objects, or Z."""
-    is_of_objects = shown is not None and shown.ndim == 1
-    return float(stats.t.ppf(0.975, freedom(values, shown))) if is_of_objects else Z
-
-
-def freedom(values: NDArray[np.generic], shown: NDArray[np.int64] | None) -> int:
-    """Return the degrees of freedom of the mean of values (N,): objects, or images, less one."""
-    is_of_objects = shown is not None and shown.ndim == 1
-    return (len(np.unique(shown)) if is_of_objects else len(values)) - 1  # type: ignore[arg-type]
 
 
 def standard_error(values: NDArray[np.generic], shown: NDArray[np.int64] | None = None) -> float:

@@ -11,51 +11,63 @@ import pytest
 from model.bundle import CARD, Bundle
 from model.bundle.confidence import Confidence
 from model.preprocess import Floats
+from model.runtime import Runtime
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
 from training.analysis.bundle import measure_confidence, write_findings
+from training.answers import Answers, answer_images
 from training.card import write_card
 from training.confidence import (
     MIN_OBJECTS,
-    Answered,
     Labels,
     coverage_range,
     cross_validate,
     fit_confidence,
     measure_images,
 )
-from training.data.datasets import Examples
 from training.evaluate import evaluate, training_data_of
 from training.provenance import reads_of
 
 CLASSES = 5
 
 
-def draw(count: int, *, seed: int, sharpness: float = 6.0) -> Answered:
+def draw(count: int, *, seed: int, sharpness: float = 6.0) -> Answers:
     """Presence of a network whose softmax at a temperature of `sharpness` is the truth."""
     rng = np.random.default_rng(seed)
     presence = rng.random((count, CLASSES)).astype(np.float32)
     shares = np.exp(sharpness * presence)
     shares /= shares.sum(axis=1, keepdims=True)
     labels = (rng.random((count, 1)) > shares.cumsum(axis=1)).sum(axis=1).clip(0, 4)
-    return Answered(presence, labels)
+    return answers_of(presence, labels)
+
+
+def answers_of(presence: Floats, labels: Labels, objects: Labels | None = None) -> Answers:
+    """Answers to images of no pixels."""
+    return Answers(
+        np.empty((len(labels), 0)), labels, presence, np.empty((len(labels), 0)), objects
+    )
+
+
+def known(count: int, *, seed: int) -> tuple[Floats, Labels]:
+    answers = draw(count, seed=seed)
+    return answers.presence, answers.labels
 
 
 def fit(presence: Floats, labels: Labels, objects: Labels | None = None) -> Confidence:
-    fitted = fit_confidence(Answered(presence, labels, objects), kind="presence")
+    fitted = fit_confidence(answers_of(presence, labels, objects), kind="presence")
     assert fitted
     return fitted
 
 
 @pytest.fixture
-def examples(bundle: Bundle, data_dir: Path) -> Examples:
-    return training_data_of(bundle, data_dir).validation
+def held_out(bundle: Bundle, data_dir: Path) -> Answers:
+    return answer_images(Runtime(bundle), *training_data_of(bundle, data_dir).validation)
 
 
 def test_probabilities_and_sets_hold_on_new_images() -> None:
     """The temperature is that of the truth; the coverage lies where 95 of 100 fits have it."""
-    fitted, new = fit(*draw(4000, seed=0)), draw(20_000, seed=1)
+    fitted, new = fit(*known(4000, seed=0)), draw(20_000, seed=1)
     assert fitted.temperature == pytest.approx(6, rel=0.1)
-    scores = measure_images(fitted, new.presence, new.labels)
+    scores = measure_images(fitted, new)
     assert scores["calibration_error"] < 0.02
     low, high = scores["calibration_error_interval"]
     assert low <= scores["calibration_error"] <= high + 0.02
@@ -74,37 +86,37 @@ def test_isotonic_regression_is_taken_where_no_temperature_fits() -> None:
     right = rng.random(3000) < 0.6
     labels = np.where(right, presence.argmax(axis=1), (presence.argmax(axis=1) + 1) % CLASSES)
     assert "isotonic" == fit(presence, labels).method
-    scores = cross_validate(Answered(presence, labels), kind="presence")
+    scores = cross_validate(answers_of(presence, labels), kind="presence")
     assert scores["calibration_error"] < 0.05
 
 
 def test_too_few_images_or_objects_are_no_calibration() -> None:
     """Many images of few objects are few."""
     assert fit_confidence(draw(1, seed=0), kind="presence") is None
-    presence, labels, _ = draw(4000, seed=0)
+    presence, labels = known(4000, seed=0)
     for objects, is_enough in ((MIN_OBJECTS, True), (MIN_OBJECTS - 1, False)):
-        answered = Answered(presence, labels, np.arange(4000) % objects)
+        answered = answers_of(presence, labels, np.arange(4000) % objects)
         assert is_enough == (fit_confidence(answered, kind="presence") is not None)
 
 
 def test_rare_classes_are_covered_too() -> None:
     """A class with a tenth of the images has its own threshold, of its own images."""
-    presence, labels, _ = draw(20_000, seed=2)
+    presence, labels = known(20_000, seed=2)
     kept = (labels != 4) | (np.arange(len(labels)) % 10 == 0)
     fitted = fit(presence[kept], labels[kept])
     assert fitted.per_class
     expected = np.bincount(labels[kept]) / 2
     assert expected == pytest.approx(np.array(fitted.counts), abs=1)
-    new, truth, _ = draw(20_000, seed=3)
+    new, truth = known(20_000, seed=3)
     held = fitted.find_labels(new, 0.9)[np.arange(len(truth)), truth]
     assert held[truth == 4].mean() == pytest.approx(0.9, abs=0.05)
 
 
 def test_a_bundle_is_calibrated_on_images_that_it_left_out(
-    bundle: Bundle, examples: Examples
+    bundle: Bundle, held_out: Answers
 ) -> None:
     """Manifest and card say so; the bundle that is opened has the same calibration."""
-    analysed = write_findings(bundle, confidence=measure_confidence(bundle, examples))
+    analysed = write_findings(bundle, confidence=measure_confidence(bundle, held_out))
     write_card(analysed)
     confidence = Bundle.open(bundle.path).manifest.confidence
     assert confidence
@@ -134,10 +146,10 @@ def test_a_network_of_all_images_is_calibrated_on_half_of_the_test_split(
 
 
 def test_test_images_are_scored_with_changed_and_novel_ones(
-    bundle: Bundle, data_dir: Path, examples: Examples
+    bundle: Bundle, data_dir: Path, held_out: Answers
 ) -> None:
     """One read of the test split scores them all; a new calibration forgets the scores."""
-    calibrated = {"confidence": measure_confidence(bundle, examples)}
+    calibrated = {"confidence": measure_confidence(bundle, held_out)}
     evaluate(write_findings(bundle, **calibrated), data_dir)
     opened = Bundle.open(bundle.path)
     kinds = opened.manifest.metrics["confidence"]

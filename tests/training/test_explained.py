@@ -9,17 +9,18 @@ import pytest
 from PIL import Image
 
 from model.bundle import CARD, Bundle
+from model.preprocess import scale
 from model.runtime import Runtime
 from training.analysis.bundle import write_findings
+from training.answers import answer_images, answer_pairs
 from training.card import write_card
-from training.data.datasets import Examples
+from training.data.datasets import Examples, spread_rows
+from training.data.pairs import fixed_pairs
 from training.evaluate import training_data_of
 from training.explained import (
-    ClassComponents,
+    draw_components,
     explained_share,
     measure_explained,
-    reconstruct,
-    show_objects,
 )
 from training.figures import DECODED, draw_decoded
 
@@ -41,10 +42,12 @@ def test_each_class_has_its_own_components(count: int) -> None:
     planes, labels = RNG.normal(size=(2, 2, 12)), np.arange(2 * count) % 2
     numbers = RNG.normal(size=(2 * count, 2))
     images = (np.einsum("nd,ndp->np", numbers, planes[labels]) + 3).astype(np.float32)
-    components = ClassComponents(images, labels, 4)
     shares = [
-        explained_share(images, components.reconstruct(images, shown, size), images.mean(axis=0))
-        for shown, size in ((labels, 0), (labels, 1), (labels, 2), (1 - labels, 2))
+        explained_share(images, drawn, images.mean(axis=0))
+        for shown, sizes in ((labels, (0, 1, 2)), (1 - labels, (2,)))
+        for drawn in draw_components(
+            images, labels, images=images, labels=shown, sizes=sizes
+        ).values()
     ]
     assert 0 <= shares[0] < shares[1] < shares[2]
     assert 1 == pytest.approx(shares[2], abs=1e-3)
@@ -54,7 +57,9 @@ def test_each_class_has_its_own_components(count: int) -> None:
 def test_manifest_card_and_figure_tell_it(bundle: Bundle, data_dir: Path) -> None:
     """PCA with as many numbers as the pose has is among them."""
     data = training_data_of(bundle, data_dir)
-    explained, rows = measure_explained(bundle, data.training, data.validation, described="of toys")
+    runtime = Runtime(bundle)
+    held_out = answer_images(runtime, *data.validation)
+    explained, rows = measure_explained(runtime, data.training, held_out, described="of toys")
     draw_decoded([], rows, bundle.path / DECODED)
     write_card(write_findings(bundle, explained=explained))
     assert Bundle.open(bundle.path).manifest.explained == explained
@@ -73,10 +78,14 @@ def test_pairs_are_explained_digit_by_digit(strokes_bundle_path: Path) -> None:
     """Each digit alone is what its capsule should draw."""
     bundle = Bundle.open(strokes_bundle_path)
     digits = Examples(RNG.integers(0, 256, (30, 1, 28, 28), np.uint8), np.arange(30) % 3)
-    shown = show_objects(bundle, digits, 20)
-    size = bundle.manifest.height
-    assert (10, 1, size, size) == shown.images.shape
-    assert (20, 1, size, size) == shown.objects.shape
-    classes, drawn = reconstruct(Runtime(bundle), shown)
-    assert shown.labels.ravel().tolist() == classes.tolist()
-    assert shown.objects.shape == drawn.shape
+    runtime, size = Runtime(bundle), bundle.manifest.height
+    pairs = fixed_pairs(digits, 10, size=size, shift_px=2, seed=0)
+    answers = answer_pairs(runtime, pairs)
+    explained, rows = measure_explained(runtime, digits, answers, described="")
+    assert 20 == explained.count
+    shown = spread_rows(pairs.labels.ravel(), 10)
+    alone = pairs.object_images.reshape(-1, 1, size, size)
+    assert np.allclose(scale(alone[shown]), rows["image"])
+    labels = pairs.labels.ravel()[shown]
+    drawn = runtime.decode(answers.poses[shown // 2, labels], labels)
+    assert np.allclose(drawn, rows["pose, 8"], atol=1e-5)

@@ -9,9 +9,10 @@ from model.bundle import Bundle, Manifest
 from model.runtime import Runtime
 from model.views.novelty import rank
 from tests.training.published import write_toys
-from training.answers import encode
+from training.answers import NO_CLASS, Answers, answer_images
 from training.data.datasets import DATASETS
 from training.novelty import (
+    answer_others,
     compare_kinds,
     draw_others,
     find_features,
@@ -22,14 +23,10 @@ from training.novelty import (
 COUNT = 8
 
 
-def sparse_noise(count: int) -> np.ndarray:
+def sparse_noise(runtime: Runtime, count: int) -> Answers:
     rng, shape = np.random.default_rng(0), (count, 1, 28, 28)
-    return (rng.random(shape) * (rng.random(shape) < 0.2)).astype(np.float32)
-
-
-@pytest.fixture
-def images() -> np.ndarray:
-    return sparse_noise(200)
+    images = (rng.random(shape) * (rng.random(shape) < 0.2)).astype(np.float32)
+    return answer_images(runtime, images, np.full(count, NO_CLASS))
 
 
 @pytest.mark.parametrize(("count", "with_distances"), [(200, False), (4000, True)])
@@ -40,10 +37,11 @@ def test_a_fitted_rule_knows_what_it_was_fitted_on(
 
     From 100 images no covariance of 160 numbers can be told.
     """
-    images, half = sparse_noise(count), count // 2
-    rule = fit_novelty(runtime, images[:half], images[half:], described="noise")
+    noise, half = sparse_noise(runtime, count), count // 2
+    parts = noise.at(slice(half)), noise.at(slice(half, None))
+    rule = fit_novelty(runtime, *parts, described="noise")
     assert with_distances == (rule.gaussians is not None) == bool(rule.distance)
-    features = find_features(runtime, images, encode(runtime, images), rule.gaussians)
+    features = find_features(runtime, noise, rule.gaussians)
     known = rank(rule, features).lowest[half:] >= rule.threshold
     assert 0.95 == pytest.approx(np.mean(known), abs=0.011)
     for name, feature in features._asdict().items():
@@ -52,17 +50,17 @@ def test_a_fitted_rule_knows_what_it_was_fitted_on(
         assert extremes == pytest.approx((*table[:1], *table[-1:]), rel=1e-4)
 
 
-def test_only_images_that_were_not_learnt_are_compared(
-    runtime: Runtime, images: np.ndarray, data_dir: Path
-) -> None:
+def test_only_images_that_were_not_learnt_are_compared(runtime: Runtime, data_dir: Path) -> None:
     """With them each kind has an area under the curve, and says of what; without them none."""
-    rule = fit_novelty(runtime, images[:100], images[100:], described="noise")
+    images = sparse_noise(runtime, 200)
+    parts = images.at(slice(100)), images.at(slice(100, None))
+    rule = fit_novelty(runtime, *parts, described="noise")
     typical = score_novelty(runtime, images, rule)
-    others = draw_others(runtime.bundle.manifest, data_dir)
+    others = answer_others(runtime, data_dir)
     compared = compare_kinds(runtime, rule, others, typical, "200 images")
     assert {"200 images"} == {one["typical"] for one in compared.others}
     noise, *_ = compared.others
-    ranks = score_novelty(runtime, others["noise"].images, rule)
+    ranks = score_novelty(runtime, others["noise"], rule)
     assert noise["auc"] == pytest.approx((typical[:, None] > ranks).mean(), abs=0.02)
     alone = compare_kinds(runtime, rule, others, None, "")
     assert not any({"auc", "typical"} & one.keys() for one in alone.others)
@@ -86,10 +84,10 @@ def test_every_kind_has_its_images(manifest: Manifest, data_dir: Path) -> None:
     """Shaped and scaled as the network wants them, no two letters alike; the same each time."""
     kinds, again = draw_others(manifest, data_dir), draw_others(manifest, data_dir)
     assert {"noise", "blanks", "letters", "digits (toys)"} == kinds.keys()
-    for kind, (images, _) in kinds.items():
+    for kind, images in kinds.items():
         assert ((COUNT, 1, 28, 28), np.float32) == (images.shape, images.dtype)
         assert 0 <= images.min() <= images.max() <= 1
-        assert np.array_equal(images, again[kind].images)
-    assert COUNT == len({one.tobytes() for one in kinds["letters"].images})
-    assert np.ptp(kinds["blanks"].images[0]) == 0
-    assert kinds["letters"].images.sum(axis=(1, 2, 3)).min() > 20
+        assert np.array_equal(images, again[kind])
+    assert COUNT == len({one.tobytes() for one in kinds["letters"]})
+    assert np.ptp(kinds["blanks"][0]) == 0
+    assert kinds["letters"].sum(axis=(1, 2, 3)).min() > 20

@@ -198,10 +198,8 @@ def test_a_report_is_one_file(shades: Bundle, tmp_path: Path) -> None:
     assert len(page.links) >= 2 * scores.errors
     assert all(link.startswith("data:image/png;base64,") for link in page.links)
     assert not {"script", "link", "iframe"} & set(page.tags)
-    assert scores.answers is not None
-    first = scores.answers.presence.argmax(axis=1)
-    wrong = np.flatnonzero(first != scores.answers.examples.labels)
-    named = [scores.answers.places[row] in page.text for row in wrong[:24]]
+    wrong = np.flatnonzero(scores.answers.first != scores.answers.labels)
+    named = [scores.places[row] in page.text for row in wrong[:24]]
     assert named.count(True) >= min(len(wrong), 20)
 
 
@@ -209,15 +207,13 @@ def test_a_report_escapes_the_words_of_others(shades: Bundle, tmp_path: Path) ->
     """Names of classes and files, notices, and what a downloaded manifest says."""
     mark = "<script>alert(1)</script>"
     scores = evaluate(shades, tmp_path, folder=fill(tmp_path / "new", seed=1))
-    assert scores.answers is not None
     names = tuple(f"{mark}{digit}" for digit in range(10))
     hostile = replace(
         scores,
         protocol=mark,
         recalls=tuple(recall._replace(class_name=mark) for recall in scores.recalls),
-        answers=scores.answers._replace(
-            places=(mark,) * len(scores.answers.places), notices=(mark,)
-        ),
+        places=(mark,) * len(scores.places),
+        notices=(mark,),
     )
     manifest = replace(shades.manifest, class_names=names)
     target = tmp_path / "report.html"

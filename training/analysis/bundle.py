@@ -6,43 +6,49 @@ a test split. Here, they are called held-out images.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
 from model.bundle.confidence import Confidence
 from model.bundle.directions import Direction
 from model.bundle.novelty import NoveltyRule
 from model.canvas import showing
-from model.capsnet.families import load
 from model.runtime import Runtime
-from training.analysis.directions import FITTED, SCORED, fit_directions, show_alone, show_pairs
-from training.analysis.factors import fit_factors, known_factors, read_factors
+from training.analysis.directions import FITTED, fit_directions, measure_objects
+from training.analysis.factors import KNOWN, fit_factors, read_factors, show_factors
 from training.analysis.health import measure_health
-from training.analysis.neighbours import choose_images, collect
-from training.answers import encode
+from training.analysis.neighbours import collect
+from training.answers import Answers, answer_images, answer_pairs
 from training.card import write_card
-from training.confidence import Answered, cross_validate, fit_confidence, input_of
-from training.data.datasets import DATASETS, Examples, factors_of, objects_of, split_rows
-from training.data.pairs import validation_pairs
+from training.confidence import cross_validate, fit_confidence, input_of
+from training.data.assemblies import Factors
+from training.data.datasets import (
+    DATASETS,
+    Examples,
+    draw_rows,
+    factors_of,
+    objects_of,
+    split_rows,
+)
+from training.data.folder import TrainingData
+from training.data.pairs import fixed_pairs, validation_pairs
 from training.device import open_runtime
 from training.evaluate import seen_or_not, training_data_of
 from training.explained import measure_explained
 from training.figures import DECODED, draw_decoded, draw_sweeps
-from training.novelty import MIN_IMAGES, compare_kinds, draw_others, fit_novelty, score_novelty
+from training.novelty import MIN_IMAGES, answer_others, compare_kinds, fit_novelty, score_novelty
 from training.pair_scores import choose_threshold
 from training.provenance import Content, runs_of, unseen_by, update_manifest
 from training.recipes import recipe_of
 
-_SWEPT = 2
-"""The number of classes whose sweeps are drawn."""
+MEASURED = 5000
+"""The number of learnt images, half as many pairs, whose poses are measured; more of many classes.
+"""
 _SEED = 4
 _NOTHING: dict[str, Any] = {
     **dict.fromkeys(("confidence", "explained", "health", "neighbours", "novelty")),
@@ -68,63 +74,64 @@ def analyse(
     """
     manifest, runtime = bundle.manifest, open_runtime(bundle)
     data = training_data_of(bundle, data_dir, folder=folder)
-    held_out, is_for_pairs = data.validation, manifest.mask_threshold is not None
     described = f"of the last training images, which the network was {seen_or_not(manifest)}"
     if own_images is None:
         own_images = bool(manifest.neighbours and manifest.neighbours.licence)
-    found = dict[str, Any]()
-    with showing(manifest.shown_channels):
-        if not is_for_pairs and unseen_by(runs_of(manifest.training)):
-            found["confidence"] = measure_confidence(bundle, held_out)
-        if "trace" in manifest.offers:
-            found["health"] = measure_health(bundle, held_out, described=described)
-        if "decode" in manifest.offers:
-            found["explained"], rows = measure_explained(
-                bundle, data.training, held_out, described=described
-            )
-            found["directions"] = measure_directions(runtime, data.training, held_out)
-            sweeps = _draw_sweeps(runtime, held_out, found["directions"])
-            is_private = "pictures" in manifest.training and not own_images
-            draw_decoded(sweeps, {} if is_private else rows, bundle.path / DECODED)
-            found["neighbours"] = choose_images(bundle, data, own_images=own_images)
-        if "decode" in manifest.offers and is_for_pairs:
-            size, shift_px = manifest.height, recipe_of(bundle).shift_px
-            pairs = validation_pairs(held_out, size=size, shift_px=shift_px)
-            found["mask_threshold"] = choose_threshold(load(bundle), pairs)
-        elif "decode" in manifest.offers:
+    learnt, held_out, factors = _answer_data(runtime, data)
+    found, rows = dict[str, Any](), dict[str, Any]()
+    if not held_out.are_pairs and unseen_by(runs_of(manifest.training)):
+        found["confidence"] = measure_confidence(bundle, held_out)
+    if "trace" in manifest.offers:
+        found["health"] = measure_health(bundle, held_out, described=described)
+    if "decode" in manifest.offers:
+        found["explained"], rows = measure_explained(
+            runtime, data.training, held_out, described=described
+        )
+        found["directions"] = list(measure_directions(runtime, learnt, held_out, factors))
+        source = recipe_of(bundle).dataset
+        published = DATASETS.get(source)
+        licence = published.licence if published else "yours" * own_images
+        source = source if published else f"folder {source}"
+        with showing(manifest.shown_channels):
+            found["neighbours"] = collect(bundle, learnt, licence=licence, source=source)
+        if held_out.are_pairs:
+            found["mask_threshold"] = choose_threshold(runtime, held_out)
+        else:
             found["novelty"] = measure_novelty(runtime, held_out, data_dir)
     bundle = write_findings(bundle, **found)
+    if "decode" in manifest.offers:
+        is_private = "pictures" in manifest.training and not own_images
+        with showing(manifest.shown_channels):
+            sweeps = draw_sweeps(runtime, bundle.manifest, held_out)
+            draw_decoded(sweeps, {} if is_private else rows, bundle.path / DECODED)
     write_card(bundle)
     return bundle
 
 
-def analyse_imported(bundle: Bundle, examples: Examples, *, source: str) -> Bundle:
-    """Analyse the poses of a network that was trained elsewhere; there is no card.
+def analyse_imported(bundle: Bundle, answers: Answers, *, source: str) -> Bundle:
+    """Analyse a network with poses that was trained elsewhere; there is no card.
 
     Fits directions, fits the novelty rule to enough images, measures what poses explain of half of
     the images, and keeps the poses that `/neighbours` compares with.
 
     Args:
-        examples: images that are like those of its training.
+        answers: to images that are like those of its training.
         source: of the images, in words.
-
-    Raises:
-        BundleError: the network has no poses.
     """
-    if not bundle.manifest.class_dim:
-        raise BundleError(f"{bundle.path}: the network has no poses to analyse")
-    runtime, count = open_runtime(bundle), len(examples.labels)
+    runtime, count = open_runtime(bundle), len(answers.labels)
+    answers = answers.draw(count, seed=_SEED)
     found: dict[str, Any] = {
-        "neighbours": collect(bundle, examples, licence="", source=source),
-        "directions": fit_directions(runtime, show_alone(runtime, examples, FITTED)),
+        "neighbours": collect(bundle, answers, licence="", source=source),
+        "directions": fit_directions(runtime, measure_objects(bundle.manifest, answers)),
     }
+    halves = _halves(answers)
     if count >= MIN_IMAGES:
         described = f"{count:,} images of the {source}"
-        found["novelty"] = fit_novelty(runtime, *_halves(bundle, examples), described=described)
+        found["novelty"] = fit_novelty(runtime, *halves, described=described)
     if count > 1:
-        halves = [examples.at(rows) for rows in split_rows(examples.labels, seed=0)]
+        learnt = Examples(halves[0].images, halves[0].labels)
         described = f"of half of the images of the {source}; PCA is fitted to the other half"
-        found["explained"], _ = measure_explained(bundle, *halves, described=described)
+        found["explained"], _ = measure_explained(runtime, learnt, halves[1], described=described)
     return write_findings(bundle, **found)
 
 
@@ -145,7 +152,7 @@ def analyse_factors(
         BundleError: the network has no poses, or is for pairs of digits.
     """
     manifest, runtime = bundle.manifest, open_runtime(bundle)
-    if "decode" not in manifest.offers or manifest.mask_threshold is not None:
+    if "decode" not in manifest.offers or manifest.of_pairs:
         raise BundleError(f"{bundle.path}: factors need poses of one object")
     columns, shown = read_factors(runtime, table, folder or table.parent)
     fits = list(fit_factors(runtime, shown, None, columns))
@@ -186,91 +193,87 @@ def write_findings(bundle: Bundle, **found: Any) -> Bundle:
     return update_manifest(bundle, change, files)
 
 
-def measure_confidence(bundle: Bundle, examples: Examples) -> Confidence | None:
+def measure_confidence(bundle: Bundle, answers: Answers) -> Confidence | None:
     """Fit the calibration on held-out images, and measure it on those left out of a fit.
 
     If the network learnt these images, `evaluate` calibrates it on test images instead.
     """
     manifest = bundle.manifest
-    presence, kind = encode(open_runtime(bundle), examples.images).presence, input_of(manifest)
-    objects = objects_of(manifest.dataset, len(examples.labels))
-    answered = Answered(presence, examples.labels, objects)
-    described = f"{len(examples.labels):,} held-out training images"
+    kind, described = input_of(manifest), f"{len(answers.labels):,} held-out training images"
     if step := runs_of(manifest.training)[-1].kept_step:
         described += f", which also chose the weights of step {step:,}: expect a lower coverage"
-    confidence = fit_confidence(answered, kind=kind, described=described)
-    if confidence and (measures := cross_validate(answered, kind=kind)):
+    confidence = fit_confidence(answers, kind=kind, described=described)
+    if confidence and (measures := cross_validate(answers, kind=kind)):
         confidence = replace(confidence, cross_validated=measures)
     return confidence
 
 
-def measure_directions(runtime: Runtime, learnt: Examples, held_out: Examples) -> list[Direction]:
-    """Fit the directions of poses; known factors of rendered images get directions too."""
-    manifest = runtime.bundle.manifest
-    parts = ((learnt, FITTED), (held_out, SCORED))
-    if manifest.mask_threshold is not None:
-        shift_px = recipe_of(runtime.bundle).shift_px
-        shown = [show_pairs(runtime, *part, shift_px=shift_px) for part in parts]
-        return list(fit_directions(runtime, *shown))
-    found = list(fit_directions(runtime, *(show_alone(runtime, *part) for part in parts)))
-    dataset = DATASETS.get(manifest.dataset)
-    if known := dataset and factors_of(dataset, "train"):
-        columns, values = known_factors(known)
-        cut = len(learnt.labels)
-        fitted = show_alone(runtime, learnt, FITTED, values[:cut])
-        scored = show_alone(runtime, held_out, SCORED, values[cut:])
-        fits = fit_factors(runtime, fitted, scored, columns)
-        found += [fit.direction for fit in fits if fit.direction]
-    return found
-
-
-def measure_novelty(runtime: Runtime, examples: Examples, data_dir: Path) -> NoveltyRule | None:
+def measure_novelty(runtime: Runtime, answers: Answers, data_dir: Path) -> NoveltyRule | None:
     """Fit the novelty rule on held-out images alone; report what it makes of other kinds.
 
     Other kinds are compared with the half that chose the threshold, unless the network has learnt
     it: then `evaluate` chooses the threshold on test images, and compares others with them. Of
     fewer than `novelty.MIN_IMAGES` images there is no rule.
     """
-    bundle, manifest = runtime.bundle, runtime.bundle.manifest
-    if len(examples.labels) < MIN_IMAGES:
+    manifest, count = runtime.bundle.manifest, len(answers.labels)
+    if count < MIN_IMAGES:
         return None
-    described = f"{len(examples.labels):,} training images that the network was "
-    fitted, half = _halves(bundle, examples)
-    rule = fit_novelty(runtime, fitted, half, described=described + seen_or_not(manifest))
+    described = f"{count:,} training images that the network was {seen_or_not(manifest)}"
+    fitted, half = _halves(answers)
+    rule = fit_novelty(runtime, fitted, half, described=described)
     is_unseen = unseen_by(runs_of(manifest.training)) > 0
     typical = score_novelty(runtime, half, rule) if is_unseen else None
-    others = draw_others(manifest, data_dir)
-    return compare_kinds(runtime, rule, others, typical, f"{len(half):,} held-out images")
+    counted = f"{len(half.labels):,} held-out images"
+    return compare_kinds(runtime, rule, answer_others(runtime, data_dir), typical, counted)
 
 
-def _draw_sweeps(
-    runtime: Runtime, examples: Examples, directions: list[Direction]
-) -> list[Image.Image]:
-    """Draw the directions of an image of each of the classes with the most directions."""
-    bundle = runtime.bundle
-    manifest, images = (
-        replace(bundle.manifest, directions=tuple(directions)),
-        _centre(examples, bundle),
-    )
-    offered = Counter(one.label for one in directions if one.offered)
-    labels = sorted(np.unique(images.labels).tolist(), key=lambda label: -offered[label])
-    return draw_sweeps(runtime, manifest, images, sorted(labels[:_SWEPT]))
+def measure_directions(
+    runtime: Runtime, learnt: Answers, held_out: Answers, factors: Sequence[Factors]
+) -> Iterator[Direction]:
+    """Fit the directions of poses; known factors of rendered images get directions too.
+
+    Args:
+        factors: of the learnt and of the held-out images; empty where they are not known.
+    """
+    both = (learnt, held_out)
+    yield from fit_directions(runtime, *(measure_objects(runtime.manifest, part) for part in both))
+    if factors:
+        shown = [show_factors(*part) for part in zip(both, factors, strict=True)]
+        for fit in fit_factors(runtime, shown[0], shown[1], KNOWN):
+            if fit.direction:
+                yield fit.direction
 
 
-def _halves(bundle: Bundle, examples: Examples) -> list[NDArray[np.uint8]]:
-    """Two random halves (N, C, H, W) of images, which share no object."""
-    objects = objects_of(bundle.manifest.dataset, len(examples.labels))
-    halves = split_rows(examples.labels, seed=_SEED, objects=objects)
-    return [examples.images[rows] for rows in halves]
+def _answer_data(runtime: Runtime, data: TrainingData) -> tuple[Answers, Answers, list[Factors]]:
+    """Answer a sample of the learnt images, and all held-out ones, each in random order.
+
+    Of a network for pairs, pairs of them are answered. The factors are those of rendered images.
+    """
+    if runtime.manifest.of_pairs:
+        sizes = {"size": runtime.manifest.height, "shift_px": recipe_of(runtime.bundle).shift_px}
+        pairs = fixed_pairs(data.training, MEASURED // 2, seed=_SEED, **sizes)
+        others = validation_pairs(data.validation, **sizes)
+        return answer_pairs(runtime, pairs), answer_pairs(runtime, others), []
+    cut, each = len(data.training.labels), max(FITTED, MEASURED // runtime.manifest.num_classes)
+    known = factors_of(data.dataset, "train")
+    answered, factors = list[Answers](), list[Factors]()
+    for examples, first, count in ((data.training, 0, each), (data.validation, cut, None)):
+        objects = objects_of(data.dataset.name, len(examples.labels))
+        order = draw_rows(examples.labels, len(examples.labels), seed=_SEED, objects=objects)
+        labels = examples.labels[order]
+        chosen = [np.flatnonzero(labels == label)[:count] for label in np.unique(labels)]
+        rows = order[np.sort(np.concatenate(chosen))]
+        shown = None if objects is None else objects[rows]
+        answered.append(answer_images(runtime, *examples.at(rows), shown))
+        if known:
+            factors.append(Factors._make(column[first + rows] for column in known))
+    return answered[0], answered[1], factors
 
 
-def _centre(examples: Examples, bundle: Bundle) -> Examples:
-    """Images, padded with black to the network's size."""
-    margins = [
-        (room // 2, room - room // 2)
-        for room in np.subtract(bundle.manifest.image_shape, examples.images.shape[1:]).tolist()
-    ]
-    return Examples(np.pad(examples.images, [(0, 0), *margins]), examples.labels)
+def _halves(answers: Answers) -> list[Answers]:
+    """Two random halves of images, which share no object."""
+    halves = split_rows(answers.labels, seed=_SEED, objects=answers.objects)
+    return [answers.at(rows) for rows in halves]
 
 
 def _join(known: Iterable[Direction], new: list[Direction]) -> tuple[Direction, ...]:

@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import Ridge
 
+from model.bundle import Manifest
 from model.bundle.directions import RANKS, Direction, Quality, Reading
 from model.measures import Doubles, Measure, measure, measures_of
-from model.preprocess import Floats, scale
+from model.preprocess import Floats
 from model.runtime import Runtime
-from training.answers import decode, encode
-from training.data.datasets import Examples
-from training.data.pairs import fixed_pairs
+from training.answers import Answers, as_floats, decode
 
 FITTED, SCORED = 300, 100
 """The most images of a class that a fit takes, and of others that score it."""
@@ -45,10 +45,10 @@ Measured = Callable[[Doubles], Doubles]
 
 
 class Shown(NamedTuple):
-    """Images with the objects that they show: one, or the two digits of a pair."""
+    """Poses of images, and what is known of their objects: one, or the two digits of a pair."""
 
-    images: NDArray[np.uint8]
-    """(N, C, H, W)."""
+    poses: Floats
+    """(N, K, D)."""
     labels: NDArray[np.int64]
     """(N, L) of the objects."""
     values: Doubles
@@ -87,31 +87,12 @@ class Moves(NamedTuple):
     """(M,), how much each move changes a drawing."""
 
 
-def show_alone(
-    runtime: Runtime, examples: Examples, count: int, values: Doubles | None = None
-) -> Shown:
-    """Up to `count` random images of each class, with values (N, F), by default their measures."""
-    order = np.random.default_rng(_SEED).permutation(len(examples.labels))
-    labels = examples.labels[order]
-    rows = np.concatenate([order[labels == label][:count] for label in np.unique(labels)])
-    images = examples.images[rows]
-    known = measure(runtime.bundle.manifest, scale(images)) if values is None else values[rows]
-    return Shown(images, examples.labels[rows][:, None], known[:, None])
-
-
-def show_pairs(runtime: Runtime, digits: Examples, count: int, *, shift_px: int) -> Shown:
-    """Pairs of digits, about `count` with each class, and the measures of each digit alone."""
-    manifest = runtime.bundle.manifest
-    pairs = fixed_pairs(
-        digits,
-        count * manifest.num_classes // 2,
-        size=manifest.height,
-        shift_px=shift_px,
-        seed=_SEED,
-    )
-    alone = pairs.object_images.reshape(-1, *manifest.image_shape)
-    values = measure(manifest, scale(alone))
-    return Shown(pairs.images, pairs.labels, values.reshape(*pairs.labels.shape, -1))
+def measure_objects(manifest: Manifest, answers: Answers) -> Shown:
+    """The poses of images, and the measures of their objects, each alone."""
+    labels = answers.labels.reshape(len(answers.labels), -1)
+    objects = answers.images if answers.object_images is None else answers.object_images
+    values = measure(manifest, as_floats(objects).reshape(-1, *manifest.image_shape))
+    return Shown(answers.poses, labels, values.reshape(*labels.shape, -1))
 
 
 def fit_directions(
@@ -128,7 +109,7 @@ def fit_directions(
     """
     manifest = runtime.bundle.manifest
     for label in range(manifest.num_classes):
-        folds = divide_class(runtime, learnt, held_out, label)
+        folds = divide_class(learnt, held_out, label)
         if folds is None:
             continue
 
@@ -141,13 +122,11 @@ def fit_directions(
             yield from fit_principal(runtime, folds, label=label)
 
 
-def divide_class(
-    runtime: Runtime, learnt: Shown, held_out: Shown | None, label: int
-) -> Folds | None:
+def divide_class(learnt: Shown, held_out: Shown | None, label: int) -> Folds | None:
     """The poses of a class that are fitted, and those that score; None if there are few."""
-    fitted = _of_class(runtime, learnt, label, FITTED)
+    fitted = _of_class(learnt, label, FITTED)
     if held_out is not None:
-        scored = _of_class(runtime, held_out, label, SCORED)
+        scored = _of_class(held_out, label, SCORED)
         if len(scored.poses) >= _LEAST_HELD_OUT:
             return Folds(fitted, [(fitted, scored)])
         fitted = Posed(*(np.concatenate(pair) for pair in zip(fitted, scored, strict=True)))
@@ -247,12 +226,9 @@ def fit_principal(runtime: Runtime, folds: Folds, *, label: int) -> Iterator[Dir
 
 def fit_readings(fitted: Posed) -> tuple[Doubles, Doubles]:
     """The weights (D, F) and intercepts (F,) that read values from poses, by ridge regression."""
-    mean, level = fitted.poses.mean(axis=0), fitted.values.mean(axis=0)
-    centred = fitted.poses - mean
-    ridge = _SMALL * np.square(centred).sum() / centred.shape[1]
-    normal = centred.T @ centred + ridge * np.eye(centred.shape[1])
-    weights = np.linalg.solve(normal, centred.T @ (fitted.values - level))
-    return weights, level - mean @ weights
+    spread = np.square(fitted.poses - fitted.poses.mean(axis=0)).sum() / fitted.poses.shape[1]
+    ridge = Ridge(alpha=_SMALL * spread).fit(fitted.poses, fitted.values)
+    return ridge.coef_.reshape(-1, fitted.poses.shape[1]).T, np.atleast_1d(ridge.intercept_)
 
 
 def read_held_out(folds: Folds) -> tuple[Doubles, Doubles]:
@@ -269,18 +245,10 @@ def decode_class(runtime: Runtime, poses: Doubles, label: int) -> Floats:
     return decode(runtime, poses.astype(np.float32), np.full(len(poses), label))
 
 
-def encode_class(runtime: Runtime, images: NDArray[np.uint8] | Floats, label: int) -> Doubles:
-    """Encode images (N, C, H, W); return the poses (N, D) of a class."""
-    return encode(runtime, images).poses[:, label].astype(np.float64)
-
-
-def _of_class(runtime: Runtime, shown: Shown, label: int, count: int) -> Posed:
+def _of_class(shown: Shown, label: int, count: int) -> Posed:
     rows, objects = np.nonzero(shown.labels == label)
     rows, objects = rows[:count], objects[:count]
-    values = shown.values[rows, objects]
-    if not len(rows):
-        return Posed(np.empty((0, runtime.bundle.manifest.class_dim)), values)
-    return Posed(encode_class(runtime, shown.images[rows], label), values)
+    return Posed(shown.poses[rows, label].astype(np.float64), shown.values[rows, objects])
 
 
 def _fit_and_score(

@@ -17,7 +17,6 @@ import numpy as np
 
 from model.bundle.directions import READABLE, Direction
 from model.measures import Doubles, Measure, measures_of
-from model.preprocess import WHITE, Floats
 from model.runtime import Runtime
 from training.analysis.directions import (
     LEAST,
@@ -26,16 +25,20 @@ from training.analysis.directions import (
     Shown,
     decode_class,
     divide_class,
-    encode_class,
     fit_class,
     fit_readings,
     read_held_out,
 )
+from training.answers import Answers, encode
 from training.data.assemblies import LAMPS, Factors
 from training.data.source import DatasetError
 
 _COLUMN = re.compile(r"(?P<name>[\w .-]{1,64}?)\s*(?:\((?P<unit>[^()]*)\))?")
-_KNOWN = ("azimuth-sine", "azimuth-cosine", "elevation", "size", "light-right", "light-above")
+KNOWN = (
+    *(Measure("azimuth-sine", ""), Measure("azimuth-cosine", ""), Measure("elevation", "degrees")),
+    *(Measure("size", ""), Measure("light-right", ""), Measure("light-above", "")),
+)
+"""The known factors of rendered objects."""
 
 
 class FactorFit(NamedTuple):
@@ -46,16 +49,15 @@ class FactorFit(NamedTuple):
     """None where there are too few images or no relation."""
 
 
-def known_factors(factors: Factors) -> tuple[tuple[Measure, ...], Doubles]:
-    """The factors of rendered objects as numbers (N, F); an azimuth as its sine and cosine."""
+def show_factors(answers: Answers, factors: Factors) -> Shown:
+    """The poses of rendered objects, and their factors KNOWN; an azimuth as its sine and cosine."""
     turn = np.radians(factors.azimuth)
     across, up = np.radians(np.array(LAMPS)[factors.lamp, :2]).T
     values = (
         *(np.sin(turn), np.cos(turn), factors.elevation, factors.size),
         *(np.sin(across) * np.cos(up), np.sin(up)),
     )
-    units = {"elevation": "degrees"}
-    return tuple(Measure(name, units.get(name, "")) for name in _KNOWN), np.stack(values, axis=1)
+    return Shown(answers.poses, answers.labels[:, None], np.stack(values, axis=1)[:, None])
 
 
 def fit_factors(
@@ -64,7 +66,7 @@ def fit_factors(
     """Fit a direction for each column of known values, class by class."""
     for label in np.unique(learnt.labels).tolist():
         name = runtime.bundle.manifest.class_names[label]
-        folds = divide_class(runtime, learnt, held_out, label)
+        folds = divide_class(learnt, held_out, label)
         if folds is None:
             count = int((learnt.labels == label).sum())
             yield FactorFit(f"{name}: {count} pictures are too few; {LEAST} are needed")
@@ -98,21 +100,25 @@ def read_factors(runtime: Runtime, table: Path, folder: Path) -> tuple[list[Meas
     if len(head) < 2 or head[0].strip().lower() != "file":
         raise DatasetError(f"{table}: the first line is `file`, then the names of numbers")
     columns = [_column(name, table, runtime) for name in head[1:]]
-    images, labels, values = [], [], []
+    images, names, values = [], [], []
     for line, row in enumerate(rows, 2):
         try:
             values.append([float(value) for value in row[1:]])
-            image, label = _read_picture(runtime, folder / row[0])
+            images.append(runtime.prepare(folder / row[0]))
         except (OSError, ValueError) as error:
             raise DatasetError(f"{table}, line {line}: {error}") from error
         if len(row) != len(head) or not np.isfinite(values[-1]).all():
             raise DatasetError(f"{table}, line {line}: {len(head) - 1} numbers follow the file")
-        images.append(image)
-        labels.append(label)
+        names.append((folder / row[0]).parent.name)
     if not rows:
         raise DatasetError(f"{table} has no rows")
-    pixels = (np.concatenate(images) * WHITE).round().astype(np.uint8)
-    return columns, Shown(pixels, np.array(labels)[:, None], np.array(values)[:, None])
+    presence, poses = encode(runtime, np.concatenate(images))
+    classes = runtime.bundle.manifest.class_names
+    labels = [
+        classes.index(name) if name in classes else seen
+        for name, seen in zip(names, presence.argmax(axis=1).tolist(), strict=True)
+    ]
+    return columns, Shown(poses, np.array(labels)[:, None], np.array(values)[:, None])
 
 
 def _with_values(folds: Folds, columns: list[int]) -> Folds:
@@ -126,7 +132,8 @@ def _read_again(
     runtime: Runtime, label: int, weights: Doubles, intercepts: Doubles, poses: Doubles
 ) -> Doubles:
     """Read values (N, F) from the poses of drawings of poses (N, D)."""
-    return encode_class(runtime, decode_class(runtime, poses, label), label) @ weights + intercepts
+    again = encode(runtime, decode_class(runtime, poses, label)).poses[:, label]
+    return again.astype(np.float64) @ weights + intercepts
 
 
 def _column(head: str, table: Path, runtime: Runtime) -> Measure:
@@ -138,14 +145,6 @@ def _column(head: str, table: Path, runtime: Runtime) -> Measure:
     if name in taken or name.startswith("change-"):
         raise DatasetError(f"{table}: the bundle measures {name} itself; rename the column")
     return Measure(name, found["unit"] or "")
-
-
-def _read_picture(runtime: Runtime, file: Path) -> tuple[Floats, int]:
-    names = runtime.bundle.manifest.class_names
-    image = runtime.prepare(file)
-    if file.parent.name in names:
-        return image, names.index(file.parent.name)
-    return image, int(runtime.encode(image).presence[0].argmax())
 
 
 def _describe(name: str, direction: Direction, images: int) -> str:

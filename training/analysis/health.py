@@ -22,8 +22,7 @@ s_ki the softmax over k of the logits, capsule i's shares:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,10 +35,9 @@ from model.bundle.health import CapsuleHealth, CouplingHealth, Health
 from model.capsnet import Network
 from model.capsnet.families import load
 from model.outputs import Trace
-from model.preprocess import Floats, scale
-from training.data.datasets import Examples
+from model.preprocess import Floats
+from training.answers import Answers, as_floats, measure_presence
 from training.device import open_runtime
-from training.explained import show_objects
 
 COUNT = 500
 """The most images that are traced."""
@@ -47,7 +45,7 @@ PRESENT = 0.1
 """A capsule is present in an image from here on."""
 LEVELS = 10
 """The steps from 0 to 1 in which the couplings of a parse tree are counted."""
-_BATCH = 10
+_BATCH, _SEED = 10, 7
 _TINY = 1e-12
 
 Labels = NDArray[np.int64]
@@ -63,49 +61,45 @@ class Shares(NamedTuple):
     """The presence (N, I) of the input capsules; ones where a trace has none."""
 
 
-def measure_health(bundle: Bundle, examples: Examples, *, described: str) -> Health:
+def measure_health(bundle: Bundle, answers: Answers, *, described: str) -> Health:
     """Measure the health of a network that traces its routing.
 
     Args:
-        examples: of which up to COUNT at random are traced; pairs are made of digits.
+        answers: the images, of which up to COUNT at random are traced.
         described: what they are, in words.
     """
-    images = scale(show_objects(bundle, examples, COUNT).images)
+    traced = answers.draw(COUNT, seed=_SEED)
+    images, labels, presence = as_floats(traced.images), traced.first, traced.presence
     runtime, network = open_runtime(bundle), load(bundle)
     layers: dict[str, _Layer] = {}
     presences: dict[str, list[Floats]] = {}
-    trees: dict[int, list[bytes]] = {}
-    poses, answers, changes, changed = [], [], [], []
+    trees: dict[int, set[bytes]] = {}
     for start in range(0, len(images), _BATCH):
-        batch = images[start : start + _BATCH]
+        batch, seen = images[start : start + _BATCH], labels[start : start + _BATCH]
         trace = runtime.trace(batch)
-        presence = trace.classes.presence[:, -1]
-        labels = presence.argmax(axis=1)
         for name, couplings in shares_of(trace).items():
-            layers.setdefault(name, _Layer()).add(couplings, labels)
+            layers.setdefault(name, _Layer()).add(couplings, seen)
         for name, active in presences_of(trace).items():
             presences.setdefault(name, []).append(active)
-        own = couplings.shares[np.arange(len(batch)), -1, labels]  # (N, I), of the class capsules
-        for label, row in zip(labels.tolist(), own, strict=True):
-            trees.setdefault(label, []).append((row * LEVELS).round().astype(np.uint8).tobytes())
-        negative = presence_negated(network, batch)
-        if negative is not None:
-            changed.append(negative.argmax(axis=1) != labels)
-            changes.append(np.abs(negative - presence).mean(axis=1))
-        answers.append(labels)
-        poses.append(trace.classes.poses[np.arange(len(batch)), -1, labels])
+        own = couplings.shares[np.arange(len(batch)), -1, seen]  # (N, I), of the class capsules
+        for label, row in zip(seen.tolist(), own, strict=True):
+            trees.setdefault(label, set()).add((row * LEVELS).round().astype(np.uint8).tobytes())
+    negative = presence_negated(network, images)
+    answers_differ = None if negative is None else negative.argmax(axis=1) != labels
     return Health(
         images=described,
         count=len(images),
         capsules=tuple(_describe_presence(*one) for one in presences.items()),
         couplings=tuple(one.summarise(name) for name, one in layers.items()),
-        parse_trees=round(float(np.mean([len(set(rows)) for rows in trees.values()])), 2),
+        parse_trees=round(float(np.mean([len(rows) for rows in trees.values()])), 2),
         images_per_class=round(len(images) / len(trees), 2),
         negated_changed_percent=(
-            round(100 * float(np.concatenate(changed).mean()), 2) if changed else None
+            None if answers_differ is None else round(100 * float(answers_differ.mean()), 2)
         ),
-        negated_presence_change=_rounded(np.concatenate(changes).mean()) if changes else None,
-        effective_dims=effective_dims(np.concatenate(poses), np.concatenate(answers)),
+        negated_presence_change=(
+            None if negative is None else _rounded(np.abs(negative - presence).mean())
+        ),
+        effective_dims=effective_dims(traced.poses[np.arange(len(images)), labels], labels),
         class_dim=bundle.manifest.class_dim,
     )
 
@@ -164,21 +158,10 @@ def presence_negated(network: Network, images: Floats) -> Floats | None:
     voting = getattr(network, "votes", getattr(network, "classes", None))
     if not isinstance(voting, nn.Module):
         return None
-    with torch.inference_mode(), _negated(voting):
-        presence: Floats = network(torch.from_numpy(images)).presence.numpy()
-    return presence
-
-
-@contextmanager
-def _negated(voting: nn.Module) -> Iterator[None]:
-    """Change the sign of the poses of the capsules that vote for the classes, in the context."""
-
-    def negate(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (-inputs[0], *inputs[1:])
-
-    handle = voting.register_forward_pre_hook(negate)
+    # The first input is the poses of the capsules that vote for the classes.
+    handle = voting.register_forward_pre_hook(lambda _, inputs: (-inputs[0], *inputs[1:]))
     try:
-        yield
+        return measure_presence(network, images, torch.device("cpu"))
     finally:
         handle.remove()
 
@@ -197,43 +180,38 @@ class _Layer:
     """Sums over images of the shares of one layer."""
 
     def __init__(self) -> None:
-        self._entropy: list[Doubles] = []
-        self._polarisation: list[Doubles] = []
+        self._measures: list[Doubles] = []
         self._sums: dict[int, Doubles] = {}
-        self._squares: dict[int, Doubles] = {}
-        self._counts: dict[int, int] = {}
+        self._counts: Counter[int] = Counter()
+        self._squares: Doubles | float = 0.0
 
     def add(self, couplings: Shares, labels: Labels) -> None:
         """The shares in some images, with their labels (N,)."""
         shares, weights = couplings
-        for measure, found in ((entropy, self._entropy), (polarisation, self._polarisation)):
-            by_capsule = measure(shares)  # (N, R, I)
-            total = weights.sum(axis=1)[:, None] + _TINY
-            found.extend(np.einsum("nri,ni->nr", by_capsule, weights) / total)
+        by_capsule = np.stack([entropy(shares), polarisation(shares)])  # (2, N, R, I)
+        total = weights.sum(axis=1)[:, None, None] + _TINY
+        self._measures.append(np.einsum("mnri,ni->nmr", by_capsule, weights) / total)
+        self._squares += np.square(shares[:, -1]).sum(axis=0)
+        self._counts.update(labels.tolist())
         for label, last in zip(labels.tolist(), shares[:, -1], strict=True):
             self._sums[label] = self._sums.get(label, 0.0) + last
-            self._squares[label] = self._squares.get(label, 0.0) + np.square(last)
-            self._counts[label] = self._counts.get(label, 0) + 1
 
     def summarise(self, name: str) -> CouplingHealth:
-        counts = np.array([*self._counts.values()])
-        means = np.stack([self._sums[label] / self._counts[label] for label in self._counts])
-        squares = np.stack([self._squares[label] / self._counts[label] for label in self._counts])
-        within = np.average((squares - np.square(means)).clip(0), axis=0, weights=counts)
+        counts = np.array([self._counts[label] for label in self._sums])
+        means = np.stack([sums / self._counts[label] for label, sums in self._sums.items()])
         overall = np.average(means, axis=0, weights=counts)
         between = np.average(np.square(means - overall), axis=0, weights=counts)
+        within = (self._squares / counts.sum() - np.square(overall) - between).clip(0)
+        measures = np.concatenate(self._measures).mean(axis=0).clip(0, 1)
+        entropies, polarisations = (tuple(map(_rounded, values)) for values in measures)
         parents = means.shape[1]  # the mean share is one of so many
         return CouplingHealth(
             layer=name,
-            entropy=_each(self._entropy),
-            polarisation=_each(self._polarisation),
+            entropy=entropies,
+            polarisation=polarisations,
             within_class=_rounded(parents * within.mean() ** 0.5),
             between_classes=_rounded(parents * between.mean() ** 0.5),
         )
-
-
-def _each(found: list[Doubles]) -> tuple[float, ...]:
-    return tuple(_rounded(np.clip(value, 0, 1)) for value in np.mean(found, axis=0))
 
 
 def _rounded(value: float | np.floating[Any]) -> float:

@@ -17,18 +17,10 @@ from model.bundle.neighbours import (
 )
 from model.canvas import draw_sheet
 from model.preprocess import Floats
-from training.answers import encode, is_wrong
-from training.data.datasets import DATASETS, Examples, draw_rows, objects_of
-from training.data.folder import TrainingData
-from training.data.pairs import fixed_pairs
-from training.device import open_runtime
-from training.recipes import recipe_of
+from training.answers import Answers, is_wrong
 
 COUNT = 1000
 """The number of poses in a bundle, the same of each class; fewer of large images."""
-MEASURED = 5000
-"""The number of images whose poses measure the variance of a class."""
-_SEED = 3
 Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
@@ -42,47 +34,24 @@ class Prototypes(NamedTuple):
     """The share of the class's images (M,) to which this medoid is the nearest."""
 
 
-def choose_images(bundle: Bundle, data: TrainingData, *, own_images: bool) -> NeighbourImages:
-    """Choose training images of a network at random, the same number of each class.
+def collect(bundle: Bundle, answers: Answers, *, licence: str, source: str) -> NeighbourImages:
+    """Whiten the poses of images, and choose those that `/neighbours` compares with.
 
-    Those that it answers wrongly are taken last: the pose of a class that it does not see says
-    nothing. Images whose licence is not known stay out; their poses do not.
-
-    Args:
-        data: what the network was trained on.
-        own_images: whether images of a folder of one's own go into the bundle.
-    """
-    recipe, training = recipe_of(bundle), data.training
-    published = DATASETS.get(recipe.dataset)
-    if recipe.task == "pairs":
-        size, shift_px = recipe.network.height, recipe.shift_px
-        pairs = fixed_pairs(training, MEASURED // 2, size=size, shift_px=shift_px, seed=_SEED)
-        sample = Examples(pairs.images, pairs.labels)
-    else:
-        objects = objects_of(recipe.dataset, len(training.labels))
-        sample = training.at(draw_rows(training.labels, MEASURED, seed=_SEED, objects=objects))
-    licence = published.licence if published else "yours" * own_images
-    source = recipe.dataset if published else f"folder {recipe.dataset}"
-    return collect(bundle, sample, licence=licence, source=source)
-
-
-def collect(bundle: Bundle, examples: Examples, *, licence: str, source: str) -> NeighbourImages:
-    """Measure the poses of images, and choose those that `/neighbours` compares with.
+    Images that the network answers wrongly are taken last: the pose of a class that it does not see
+    says nothing.
 
     Args:
         bundle: of a network with poses.
-        examples: images, with one label (N,) or several (N, L).
         licence: of the images; empty leaves the images out and keeps their poses.
         source: of the images, in words.
     """
-    classes, labels = bundle.manifest.num_classes, examples.labels.reshape(len(examples.labels), -1)
-    presence, every = encode(open_runtime(bundle), examples.images)
-    poses = np.take_along_axis(every, labels[..., None], axis=1)  # (N, L, D)
+    classes, labels = bundle.manifest.num_classes, answers.labels.reshape(len(answers.labels), -1)
+    poses = np.take_along_axis(answers.poses, labels[..., None], axis=1)  # (N, L, D)
     _, height, width = bundle.manifest.image_shape
     side = math.isqrt(MAX_SHEET_PIXELS // (height * width))  # a square of so many images
     count = min(COUNT, side**2) if licence else COUNT
-    chosen = choose(labels, ~is_wrong(presence, labels), classes=classes, count=count)
-    sheet = draw_sheet(examples.images[chosen]) if licence else b""
+    chosen = choose(labels, ~is_wrong(answers.presence, labels), classes=classes, count=count)
+    sheet = draw_sheet(answers.images[chosen]) if licence else b""
     each = labels.shape[1]
     whitening = fit_all(poses.reshape(-1, poses.shape[-1]), labels.ravel(), classes)
     gallery = make_gallery(

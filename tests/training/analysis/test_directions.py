@@ -18,9 +18,10 @@ from training.analysis.directions import (
     Posed,
     fit_class,
     fit_directions,
-    show_alone,
+    measure_objects,
 )
 from training.analysis.factors import fit_factors
+from training.answers import answer_images
 from training.data.datasets import Examples
 
 PHOTOGRAPHS = replace(MANIFEST, preprocess="crop", class_dim=3, width=6)
@@ -62,7 +63,9 @@ def strips(count: int, seed: int = 0) -> Examples:
 
 
 def shown(count: int, seed: int = 0, values: Doubles | None = None) -> Any:
-    return show_alone(Mixed(), strips(count, seed), count, values)  # type: ignore[arg-type]
+    answers = answer_images(Mixed(), *strips(count, seed))  # type: ignore[arg-type]
+    measured = measure_objects(Mixed.manifest, answers)
+    return measured if values is None else measured._replace(values=values[:, None])
 
 
 @pytest.fixture(scope="module")

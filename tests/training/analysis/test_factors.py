@@ -38,7 +38,8 @@ def test_a_table_is_read_with_its_pictures(folder: Path, runtime: Runtime) -> No
     assert [("dose", "mg"), ("age", "")] == [one[:2] for one in columns]
     assert [[1], [1]] == shown.labels.tolist()
     assert [[[2.5, 40]], [[1, 50]]] == shown.values.tolist()
-    assert (2, 1, 28, 28) == shown.images.shape
+    images = np.concatenate([runtime.prepare(folder / "1" / f"{row}.png") for row in (0, 59)])
+    assert np.allclose(runtime.encode(images).poses, shown.poses)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from model.capsnet import build
+from model.runtime import Runtime
 from tests.model.capsnet.networks import TINY
 from tests.training.published import HELD_OUT, say_training
 from training.analysis.health import (
@@ -18,6 +19,7 @@ from training.analysis.health import (
     polarisation,
     presence_negated,
 )
+from training.answers import answer_images
 from training.evaluate import training_data_of
 
 RNG = np.random.default_rng(0)
@@ -61,7 +63,8 @@ def test_every_family_that_routes_is_measured(
     """Each of its layers has couplings by iteration."""
     bundle = say_training(family_bundles / f"tiny-{family}", data_dir / family)
     layers = bundle.manifest.layers
-    health = measure_health(bundle, training_data_of(bundle, data_dir).validation, described="")
+    held_out = answer_images(Runtime(bundle), *training_data_of(bundle, data_dir).validation)
+    health = measure_health(bundle, held_out, described="")
     assert HELD_OUT == health.count
     assert [layer.name for layer in layers] == [one.layer for one in health.couplings]
     assert [layer.iterations for layer in layers] == [len(one.entropy) for one in health.couplings]
