@@ -6,10 +6,7 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
-from functools import cache
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -74,19 +71,17 @@ def fold_norms(network: Network) -> None:
     for conv, norm in _normalised(network):
         assert norm.running_mean is not None
         assert norm.running_var is not None
-        weight = norm.weight if norm.affine else torch.ones_like(norm.running_var)
-        scale = weight / (norm.running_var + norm.eps).sqrt()
+        scale = norm.weight / (norm.running_var + norm.eps).sqrt()
         conv.weight.mul_(scale[:, None, None, None])
         if conv.bias is not None:
             conv.bias.mul_(scale)
         norm.running_mean.mul_(scale)
-        norm.running_var.copy_((weight.square() - norm.eps).clamp_min(0))
-        if norm.affine:
-            norm.weight.copy_((norm.running_var + norm.eps).sqrt())
+        norm.running_var.copy_((norm.weight.square() - norm.eps).clamp_min(0))
+        norm.weight.copy_((norm.running_var + norm.eps).sqrt())
 
 
 def _normalised(network: Network) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d]]:
-    """Convolutions with the normalisation right after each, if it has statistics.
+    """Convolutions with the normalisation right after each, if it has statistics and weights.
 
     A module lists its children in the order in which it uses them.
     """
@@ -94,7 +89,7 @@ def _normalised(network: Network) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d]]:
         for conv, norm in pairwise(module.children()):
             if not (isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d)):
                 continue
-            if norm.track_running_stats:
+            if norm.track_running_stats and norm.affine:
                 yield conv, norm
 
 
@@ -103,10 +98,8 @@ def _shift(norm: nn.BatchNorm2d) -> Tensor | None:
     assert norm.running_mean is not None
     assert norm.running_var is not None
     deviation = (norm.running_var + norm.eps).sqrt()
-    weight = norm.weight if norm.affine else torch.ones_like(deviation)
-    if not torch.allclose(weight, deviation, rtol=1e-6, atol=0):
-        return None
-    return norm.bias - norm.running_mean if norm.affine else -norm.running_mean
+    adds = torch.allclose(norm.weight, deviation, rtol=1e-6, atol=0)
+    return norm.bias - norm.running_mean if adds else None
 
 
 @torch.no_grad()
@@ -249,18 +242,6 @@ def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: 
     graph.graph.node.extend(nodes)
 
 
-@cache
-def _read_operators_once() -> None:
-    """Have the exporter keep the list of operators that it knows.
-
-    It would parse the sources of all of them for each graph. Where another version of torch has no
-    such function, it does.
-    """
-    with suppress(ImportError, AttributeError):
-        used = import_module("torch.onnx._internal._lazy_import").onnxscript_apis
-        used.get_torchlib_ops = cache(used.get_torchlib_ops)
-
-
 def to_onnx(
     module: nn.Module,
     inputs: Mapping[str, Tensor],
@@ -273,7 +254,6 @@ def to_onnx(
     if any_size:
         axes |= {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    _read_operators_once()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(

@@ -107,22 +107,18 @@ class Task:
         return errors
 
     def draw(self, network: Network, validation: Examples | None, target: Path) -> None:
-        """Draw single images, held out if there are some, and below each its reconstruction."""
-        if self._decodes and self._recipe.task == "single":
-            with showing(self._recipe.shown_channels):
-                draw_preview(network, validation or self._training, self._device, target)
-
-
-def draw_preview(network: Network, examples: Examples, device: torch.device, target: Path) -> None:
-    """Draw up to ten images of all classes, and below each what its class capsule decodes to."""
-    chosen = spread_rows(examples.labels, _PREVIEW_COLUMNS)
-    shown = scale(examples.images[chosen])
-    labels = torch.tensor(examples.labels[chosen], device=device)
-    with evaluating(network), torch.inference_mode():
-        poses = network(torch.from_numpy(shown).to(device)).poses
-        label_poses = poses[torch.arange(len(chosen), device=device), labels]
-        drawn = network.decode(label_poses, labels).float().cpu().numpy()
-    rows = [np.concatenate(list(images), axis=2) for images in (shown, drawn)]  # (C, H, 10 W)
-    factor = max(1, round(_PREVIEW_HEIGHT_PX / shown.shape[2]))
-    with replacing(target) as file:
-        file.write(png(enlarge(np.concatenate(rows, axis=1), factor)))
+        """Draw up to ten single images, held out if there are some, and their reconstructions."""
+        if not self._decodes or self._recipe.task != "single":
+            return
+        examples = validation or self._training
+        chosen = spread_rows(examples.labels, _PREVIEW_COLUMNS)
+        shown = scale(examples.images[chosen])
+        labels = torch.tensor(examples.labels[chosen], device=self._device)
+        with evaluating(network), torch.inference_mode():
+            poses = network(torch.from_numpy(shown).to(self._device)).poses
+            label_poses = poses.take_along_dim(labels[:, None, None], dim=1)[:, 0]
+            drawn = network.decode(label_poses, labels).float().cpu().numpy()
+        rows = [np.concatenate(list(images), axis=2) for images in (shown, drawn)]  # (C, H, 10 W)
+        factor = max(1, round(_PREVIEW_HEIGHT_PX / shown.shape[2]))
+        with replacing(target) as file, showing(self._recipe.shown_channels):
+            file.write(png(enlarge(np.concatenate(rows, axis=1), factor)))

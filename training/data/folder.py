@@ -249,7 +249,7 @@ def load_unseen(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False
 def name_of(folder: Path) -> str:
     """The folder's name as that of its data set, which no published one has.
 
-    It is `pictures` where no Latin letter is left.
+    It is `pictures` where no letter is left.
     """
     name = to_ascii_name(folder.resolve().name) or "pictures"
     return f"{name}-folder" if name in DATASETS else name

@@ -268,7 +268,8 @@ def test_the_owner_is_told_what_is_cropped(tmp_path: Path) -> None:
         ("Мои фигуры", "moi-figury"),
         ("Ελληνικά ζώα", "ellinika-zoa"),
         ("Straße Łódź", "strasse-lodz"),
-        ("図形", ""),
+        ("図形", "tuxing"),
+        ("!", ""),
     ],
 )
 def test_names_are_transliterated(text: str, name: str) -> None:
