@@ -9,7 +9,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,11 @@ BANDS = fit_size(
     PRESETS["pictures"], NetworkConfig(channels=5, height=20, width=24, num_classes=3)
 ).network
 """Of `bands`: arrays of five channels."""
+
+
+with suppress(ImportError, AttributeError):  # torch parses all operators for each graph; here once
+    _APIS = import_module("torch.onnx._internal._lazy_import").onnxscript_apis
+    _APIS.get_torchlib_ops = cache(_APIS.get_torchlib_ops)
 
 
 def make_untrained(config: NetworkConfig) -> Network:
