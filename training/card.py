@@ -39,6 +39,7 @@ def write_card(bundle: Bundle) -> None:
     encoder, decoder = _count_parameters(bundle)
     published, shown = DATASETS.get(manifest.dataset), manifest.neighbours
     class_counts = training.get("pictures", {}).get("class_counts", ())
+    objects = objects_of(manifest.dataset, manifest.metrics.get("test_images", 0))
     text = render(
         "card.md",
         manifest=manifest,
@@ -46,28 +47,23 @@ def write_card(bundle: Bundle) -> None:
         metrics={**dict.fromkeys(("recalls", "shifts")), **manifest.metrics},
         family=FAMILIES[manifest.family],
         recipe=recipe,
-        run=runs[-1],
-        earlier_runs=runs[:-1],
-        examples=training["examples"],
-        examples_are="pairs" if recipe.task == "pairs" else "images",
+        runs=runs,
         epochs=min(runs[-1].images / training["examples"], recipe.epochs),
-        hours=sum(run.seconds for run in runs) / 3600,
-        devices=dict.fromkeys(device for run in runs for device in run.devices),
         held_out=unseen_by(runs),
         encoder_parameters=encoder,
         decoder_parameters=decoder,
         weights_mb=(bundle.path / WEIGHTS).stat().st_size / 1e6,
         error=describe_error(manifest),
-        for_pairs=manifest.of_pairs,
         dataset=DATASETS.get(shown.source) if shown else None,
         kind=published.kind if published else "pictures",
         class_counts=dict(zip(manifest.class_names, class_counts, strict=False)),
         link=lambda words, target: _link(bundle, words, target),
-        directions=_directions(manifest),
+        confidence=scores_of(manifest),
+        coverage_range=coverage_range,
+        objects=0 if objects is None else len(np.unique(objects)),
         limits_of_directions=directions,
         figures={path.name for path in bundle.path.glob("*.png")},
         max_wrong=MAX_WRONG,
-        **_confidence(manifest),
     )
     (bundle.path / CARD).write_text(text)
 
@@ -97,56 +93,6 @@ def _count_parameters(bundle: Bundle) -> tuple[int, int]:
     return sum(sizes.values()) - decoder, decoder
 
 
-def _confidence(manifest: Manifest) -> dict[str, Any]:
-    """How exact the coverage of sets can be, and the scores of each kind of images."""
-    confidence = manifest.confidence
-    if confidence is None:
-        shown = objects_of(manifest.dataset, manifest.metrics.get("test_images", 0))
-        objects = 0 if shown is None else len(np.unique(shown))
-        return {"confidence": [], "coverage_widths": {}, "objects": objects}
-    counts = sorted(confidence.counts or (confidence.count,))
-    return {
-        "confidence": [{"kind": kind, **scores} for kind, scores in scores_of(manifest).items()],
-        "coverage_widths": {count: _widths(count) for count in (counts[0], counts[-1])},
-        "top_label_alone": confidence.is_top_label_alone(0.99),
-    }
-
-
-def _widths(count: int) -> dict[float, str]:
-    """The coverage of sets whose thresholds come from so many images, by requested coverage."""
-    spans = {share: coverage_range(count, share) for share in (0.9, 0.95, 0.99)}
-    return {
-        share: f"{100 * span[0]:.1f} to {100 * span[1]:.1f} %" if span else "all labels"
-        for share, span in spans.items()
-    }
-
-
-def _directions(manifest: Manifest) -> list[dict[str, Any]]:
-    """A row for each direction, with the means over all classes that have it."""
-    rows = []
-    for name in dict.fromkeys(one.name for one in manifest.directions):
-        found = [one for one in manifest.directions if one.name == name]
-        numbers = [
-            {
-                **{key: getattr(one.quality, key) for key in ("got", "spread", "same_way")},
-                **{key: getattr(one.reading, key) for key in ("r2", "mean_error")},
-                "share": one.share or 0,
-            }
-            for one in found
-        ]
-        rows.append(
-            {
-                "name": name,
-                "unit": found[0].unit,
-                "classes": len(found),
-                "offered": sum(one.offered for one in found),
-                "largest_other": max(one.quality.largest_other for one in found),
-                **{key: float(np.mean([row[key] for row in numbers])) for key in numbers[0]},
-            }
-        )
-    return rows
-
-
 def _link(bundle: Bundle, words: str, target: str) -> Markup:
     """Words that link to their definition, a page and its heading, where that is."""
     page = _PAGES / target.partition("#")[0]
@@ -166,7 +112,12 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"thousands": "{:,}".format, "sentence": _sentence, "code": _as_code}
+    environment.filters |= {
+        "thousands": "{:,}".format,
+        "sentence": _sentence,
+        "code": _as_code,
+        "mean": lambda values: float(np.mean([*values])),
+    }
     text = environment.get_template(template).render(values)
     return re.sub(r"\n{3,}", "\n\n", text) if markdown else text
 

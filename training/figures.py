@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from model.bundle import Bundle, Manifest
 from model.bundle.disk import replacing
-from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, font
+from model.canvas import ACCENT, INK, PAPER
 from model.preprocess import Floats
 from model.runtime import Runtime
 from model.views.figure import draw_figure, fill_health, show_strip
@@ -104,7 +104,12 @@ def draw_decoded(grids: Sequence[Image.Image], rows: Mapping[str, Floats], targe
         rows: images (N, C, H, W) and what reconstructs them, by title; none where the images are
             private.
     """
-    above = [_draw_rows(rows)] if rows else []
+    above = []
+    if rows:
+        scale = max(1, round(_SHOWN_PX / next(iter(rows.values())).shape[2]))
+        columns = range(1, 1 + len(next(iter(rows.values()))))
+        images = [*rows.values()]
+        above = [draw_grid(images, [*rows], columns, title="", scale=scale, heads=False)]
     top = sum(picture.height for picture in above)
     width = max(sum(picture.width for picture in part) for part in (above, grids))
     height = top + max((grid.height for grid in grids), default=0)
@@ -200,22 +205,6 @@ def _plain(axes: Any) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.title.set_fontsize("small")
     axes.tick_params(labelsize="small", which="both")
-
-
-def _draw_rows(rows: Mapping[str, Floats]) -> Image.Image:
-    """Rows of images, their titles left of them."""
-    height = next(iter(rows.values())).shape[2]
-    factor = max(1, round(_SHOWN_PX / height))
-    strips = [enlarge(np.concatenate(list(images), axis=2), factor) for images in rows.values()]
-    left = 2 * MARGIN + round(max(font(12).getlength(title) for title in rows))
-    pitch = strips[0].height + 4
-    picture = Image.new("RGB", (left + strips[0].width + MARGIN, MARGIN + pitch * len(rows)), PAPER)
-    draw = ImageDraw.Draw(picture)
-    for row, (title, strip) in enumerate(zip(rows, strips, strict=True)):
-        top = MARGIN + row * pitch
-        draw.text((MARGIN, top + strip.height // 2), title, INK, font(12), anchor="lm")
-        picture.paste(strip, (left, top))
-    return picture
 
 
 def _save(
