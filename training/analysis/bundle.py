@@ -156,8 +156,8 @@ def analyse_factors(
         raise BundleError(f"{bundle.path}: factors need poses of one object")
     columns, shown = read_factors(runtime, table, folder or table.parent)
     fits = list(fit_factors(runtime, shown, None, columns))
-    directions = [fit.direction for fit in fits if fit.direction]
-    return write_findings(bundle, directions=directions), [fit.sentence for fit in fits]
+    directions = [direction for _, direction in fits if direction]
+    return write_findings(bundle, directions=directions), [sentence for sentence, _ in fits]
 
 
 def write_findings(bundle: Bundle, **found: Any) -> Bundle:
@@ -239,9 +239,9 @@ def measure_directions(
     yield from fit_directions(runtime, *(measure_objects(runtime.manifest, part) for part in both))
     if factors:
         shown = [show_factors(*part) for part in zip(both, factors, strict=True)]
-        for fit in fit_factors(runtime, shown[0], shown[1], KNOWN):
-            if fit.direction:
-                yield fit.direction
+        for _, direction in fit_factors(runtime, shown[0], shown[1], KNOWN):
+            if direction:
+                yield direction
 
 
 def _answer_data(runtime: Runtime, data: TrainingData) -> tuple[Answers, Answers, list[Factors]]:

@@ -38,7 +38,6 @@ _LEAST_HELD_OUT, _FOLDS = 50, 3
 _CHANGES, _STEP = 500, 0.35
 """The number of changes of a pose, and their size in standard deviations."""
 _SMALL, _RIDGE = 1e-3, 1e-6
-_SEED = 66
 _DIGITS = 5
 Measured = Callable[[Doubles], Doubles]
 """Measures the drawings of poses (N, D), as (N, F)."""

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -41,14 +40,6 @@ KNOWN = (
 """The known factors of rendered objects."""
 
 
-class FactorFit(NamedTuple):
-    """What was found of one factor in one class."""
-
-    sentence: str
-    direction: Direction | None = None
-    """None where there are too few images or no relation."""
-
-
 def show_factors(answers: Answers, factors: Factors) -> Shown:
     """The poses of rendered objects, and their factors KNOWN; an azimuth as its sine and cosine."""
     turn = np.radians(factors.azimuth)
@@ -62,29 +53,34 @@ def show_factors(answers: Answers, factors: Factors) -> Shown:
 
 def fit_factors(
     runtime: Runtime, learnt: Shown, held_out: Shown | None, columns: Sequence[Measure]
-) -> Iterator[FactorFit]:
-    """Fit a direction for each column of known values, class by class."""
+) -> Iterator[tuple[str, Direction | None]]:
+    """Fit a direction for each column of known values, class by class.
+
+    Yields:
+        A sentence, and the direction; None where there are too few images or no relation.
+    """
     for label in np.unique(learnt.labels).tolist():
         name = runtime.bundle.manifest.class_names[label]
         folds = divide_class(learnt, held_out, label)
         if folds is None:
             count = int((learnt.labels == label).sum())
-            yield FactorFit(f"{name}: {count} pictures are too few; {LEAST} are needed")
+            yield f"{name}: {count} pictures are too few; {LEAST} are needed", None
             continue
         values, read = read_held_out(folds)
         r2 = 1 - np.square(values - read).mean(axis=0) / (values.var(axis=0) + 1e-12)
         for index in np.flatnonzero(r2 < READABLE).tolist():
-            yield FactorFit(
+            sentence = (
                 f"{name}, {columns[index].name}: no relation to the pose was found "
                 f"(R² {r2[index]:.2f} on {len(values)} held-out pictures)"
             )
+            yield sentence, None
         if related := np.flatnonzero(r2 >= READABLE).tolist():
             chosen = _with_values(folds, related)
             weights, intercepts = fit_readings(chosen.fitted)
             drawn = partial(_read_again, runtime, label, weights, intercepts)
             measures = [columns[row] for row in related]
             for direction in fit_class(chosen, drawn, measures=measures, label=label):
-                yield FactorFit(_describe(name, direction, len(values)), direction)
+                yield _describe(name, direction, len(values)), direction
 
 
 def read_factors(runtime: Runtime, table: Path, folder: Path) -> tuple[list[Measure], Shown]:

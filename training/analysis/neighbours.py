@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from model.bundle import Bundle
 from model.bundle.neighbours import (
@@ -23,15 +23,6 @@ COUNT = 1000
 """The number of poses in a bundle, the same of each class; fewer of large images."""
 Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
-
-
-class Prototypes(NamedTuple):
-    """The medoids of a class: training images that stand for others, the largest group first."""
-
-    rows: Rows
-    """The positions (M,) among all poses of the class."""
-    shares: Doubles
-    """The share of the class's images (M,) to which this medoid is the nearest."""
 
 
 def collect(bundle: Bundle, answers: Answers, *, licence: str, source: str) -> NeighbourImages:
@@ -98,38 +89,25 @@ def make_gallery(
     shares = np.zeros((classes, PROTOTYPES), np.float32)
     typical = np.zeros(classes, np.float32)
     for label in np.unique(labels).tolist():
-        distances = measure_all(
-            poses[labels == label].astype(np.float32), whitening[label].astype(np.float32)
-        )
-        prototypes = find_prototypes(distances, PROTOTYPES)
-        chosen[label, : len(prototypes.rows)] = prototypes.rows
-        shares[label, : len(prototypes.rows)] = prototypes.shares
-        typical[label] = typical_distance(distances)
+        white = poses[labels == label].astype(np.float64) @ whitening[label].astype(np.float64)
+        distances = cdist(white, white)
+        rows, shares_of_rows = find_prototypes(distances, PROTOTYPES)
+        chosen[label, : len(rows)], shares[label, : len(rows)] = rows, shares_of_rows
+        if len(white) > 1:
+            typical[label] = np.median(np.partition(distances, 1, axis=1)[:, 1])
     return PoseGallery(poses, labels, images, whitening, sheet, chosen, shares, typical)
 
 
-def measure_all(poses: Floats, whitening: Floats) -> Doubles:
-    """Measure the distances (N, N) between all whitened poses (N, D)."""
-    white = poses.astype(np.float64) @ whitening.astype(np.float64)
-    return np.asarray(np.linalg.norm(white[:, None] - white[None], axis=2))
-
-
-def typical_distance(distances: Doubles) -> float:
-    """The median, over N poses, of the distance to the nearest other one, from distances (N, N).
-
-    It is zero if there is only one pose.
-    """
-    if len(distances) < 2:
-        return 0.0
-    return float(np.median((distances + np.diag([np.inf] * len(distances))).min(axis=1)))
-
-
-def find_prototypes(distances: Doubles, count: int) -> Prototypes:
-    """Find at most `count` medoids of poses with these distances (N, N).
+def find_prototypes(distances: Doubles, count: int) -> tuple[Rows, Doubles]:
+    """Find at most `count` medoids of poses with these distances (N, N): prototypes of a class.
 
     They are added one by one, each where it lowers the sum of the distances to the nearest medoid
     most (Kaufman and Rousseeuw 1990, "Finding Groups in Data", chapter 2: BUILD), and then
     exchanged for others of their groups while that lowers it further.
+
+    Returns:
+        the rows (M,) of the medoids, that of the largest group first, and the shares (M,) of the
+        poses to which they are the nearest.
     """
     rows: list[int] = []
     nearest = np.full(len(distances), np.inf)
@@ -150,7 +128,7 @@ def find_prototypes(distances: Doubles, count: int) -> Prototypes:
     groups = distances[rows].argmin(axis=0)
     shares = np.bincount(groups, minlength=len(rows)) / len(distances)
     order = np.argsort(-shares, kind="stable")
-    return Prototypes(np.asarray(rows)[order], shares[order])
+    return np.asarray(rows)[order], shares[order]
 
 
 def fit_all(poses: Floats, labels: Rows, classes: int) -> Doubles:

@@ -137,9 +137,8 @@ def test_a_known_factor_gets_a_direction() -> None:
     examples = strips(150)
     ages = examples.images[:, 0, 0, 0].astype(float)[:, None]
     few = shown(150, values=ages)
-    (fit,) = fit_factors(Mixed(), few, None, [Measure("age", "years")])  # type: ignore[arg-type]
-    assert "top, age: read with R² 1.00" in fit.sentence
-    age = fit.direction
+    ((sentence, age),) = fit_factors(Mixed(), few, None, [Measure("age", "years")])  # type: ignore[arg-type]
+    assert "top, age: read with R² 1.00" in sentence
     assert age
     assert ("age", "years", True) == (age.name, age.unit, age.offered)
     strip = Mixed().decode(np.array([age.vector], np.float32), None)[0, 0, 0, 0]
@@ -151,6 +150,6 @@ def test_a_factor_without_direction_says_why(count: int, words: str) -> None:
     """Too few pictures, or nothing that the pose would say."""
     ages = np.random.default_rng(1).standard_normal((count, 1))
     few = shown(count, values=ages)
-    (fit,) = fit_factors(Mixed(), few, None, [Measure("age", "years")])  # type: ignore[arg-type]
-    assert words in fit.sentence
-    assert fit.direction is None
+    ((sentence, direction),) = fit_factors(Mixed(), few, None, [Measure("age", "years")])  # type: ignore[arg-type]
+    assert words in sentence
+    assert direction is None
