@@ -257,19 +257,19 @@ def export_bundle(
     rounding = round_measured(network, validation)
     with replacing_folder(target) as folder:
         write_graphs(network, folder)
-        files = (*manifest.graphs.values(), WEIGHTS)
-        digests = {name: digest(folder / name, folder) for name in files}
         half = measure_half_precision(network, folder, validation)
-        written = replace(
-            manifest,
-            sha256=digests,
-            version=version_of(digests[WEIGHTS]),
-            rounding=rounding,
-            half_precision=half,
-        )
-        write_manifest(folder, written)
-        check_parity(network, Runtime(Bundle.open(folder), device="cpu"))
+        bundle = seal(replace(manifest, rounding=rounding, half_precision=half), folder)
+        check_parity(network, Runtime(bundle, device="cpu"))
     return Bundle.open(target)
+
+
+def seal(manifest: Manifest, folder: Path) -> Bundle:
+    """Write the manifest of a folder that has graphs and weights, with their digests."""
+    files = (*manifest.graphs.values(), WEIGHTS)
+    digests = {name: digest(folder / name, folder) for name in files}
+    sealed = replace(manifest, sha256=digests, version=version_of(digests[WEIGHTS]))
+    write_manifest(folder, sealed)
+    return Bundle.open(folder)
 
 
 @contextmanager

@@ -22,8 +22,7 @@ from onnx import TensorProto, external_data_helper, helper, numpy_helper
 from scipy.special import softmax
 from torch import Tensor, nn
 
-from model.bundle import NAME, WEIGHTS, Bundle, Manifest, digest, write_manifest
-from model.bundle.files import version_of
+from model.bundle import NAME, WEIGHTS, Bundle, Manifest
 from model.bundle.manifest import GraphRole
 from model.outputs import Encoding
 from model.preprocess import Floats
@@ -34,7 +33,7 @@ from training.command import PythonFileError, Replace, SkipUnreadable, app, cons
 from training.data.pictures import find_pictures
 from training.device import open_runtime
 from training.evaluate import score_folder
-from training.export import replacing_folder
+from training.export import replacing_folder, seal
 from training.graphs import ExportError, refuse_difference, to_onnx
 from training.provenance import refuse_other
 
@@ -281,18 +280,27 @@ def import_network(
     images = np.random.default_rng(0).random((_ROWS, *image_shape), np.float32)
     images[0], images[1] = 0, 1
     expected = _answer(foreign, images, len(facts["class_names"]), logits=logits)
+    try:
+        manifest = Manifest(
+            family=FAMILY,
+            family_title="a network trained elsewhere",
+            channels=image_shape[0],
+            height=image_shape[1],
+            width=image_shape[2],
+            class_dim=expected.poses.shape[2],
+            offers=("decode",) if foreign.decoder else (),
+            graphs={role: f"{role}.onnx" for role in graphs},
+            layers=(),
+            opset=foreign.encoder.opset_import[0].version,
+            **facts,
+        )
+    except ValueError as error:
+        raise ExportError(str(error)) from error
     with replacing_folder(target) as folder:
         (folder / WEIGHTS).touch()
         for role, graph in graphs.items():
             onnx.save(graph, folder / f"{role}.onnx", **_IN_A_FILE)
-        try:
-            manifest = _describe(
-                graphs, facts, folder, image_shape, class_dim=expected.poses.shape[2]
-            )
-        except ValueError as error:
-            raise ExportError(str(error)) from error
-        write_manifest(folder, manifest)
-        _compare(expected, images, Runtime(Bundle.open(folder), device="cpu"))
+        _compare(expected, images, Runtime(seal(manifest, folder), device="cpu"))
     return Bundle.open(target)
 
 
@@ -311,34 +319,6 @@ def analyse_on(
     if bundle.manifest.class_dim:
         bundle = analyse_imported(bundle, scores.answers, source=f"folder {folder.name}")
     return bundle, scores.headline()
-
-
-def _describe(
-    graphs: Mapping[GraphRole, onnx.ModelProto],
-    facts: Mapping[str, Any],
-    folder: Path,
-    image_shape: tuple[int, int, int],
-    *,
-    class_dim: int,
-) -> Manifest:
-    names = {role: f"{role}.onnx" for role in graphs}
-    digests = {name: digest(folder / name, folder) for name in (*names.values(), WEIGHTS)}
-    channels, height, width = image_shape
-    return Manifest(
-        version=version_of(digests[WEIGHTS]),
-        sha256=digests,
-        family=FAMILY,
-        family_title="a network trained elsewhere",
-        channels=channels,
-        height=height,
-        width=width,
-        class_dim=class_dim,
-        offers=("decode",) if "decoder" in graphs else (),
-        graphs=names,
-        layers=(),
-        opset=graphs["encoder"].opset_import[0].version,
-        **facts,
-    )
 
 
 def _image_shape(encoder: onnx.ModelProto) -> tuple[int, int, int]:

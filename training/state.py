@@ -422,14 +422,14 @@ class TrainingState:
         plan, path = self._plan, self._plan.checkpoint_path
         saved = Checkpoint.load(path)
         *before, run = saved.runs
-        asked = (plan.recipe, plan.seed, plan.held_out_count)
-        same = plan.split.is_same(saved.pictures) if plan.split else not saved.pictures
-        if not same or asked != (saved.recipe, run.seed, run.held_out):
-            others = [
-                field.name
-                for field in fields(Recipe)
-                if getattr(plan.recipe, field.name) != getattr(saved.recipe, field.name)
-            ]
+        others = [
+            field.name
+            for field in fields(Recipe)
+            if getattr(plan.recipe, field.name) != getattr(saved.recipe, field.name)
+        ]
+        same_split = plan.split.is_same(saved.pictures) if plan.split else not saved.pictures
+        same_run = (plan.seed, plan.held_out_count) == (run.seed, run.held_out)
+        if others or not (same_split and same_run):
             named = f" ({', '.join(others)})" if others else ""
             raise TrainingError(f"{path} was trained with another recipe{named}, seed or split")
         try:
