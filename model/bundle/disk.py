@@ -44,11 +44,13 @@ def read_bytes(path: Path, most: int) -> bytes:
     """Read a file of at most so many bytes.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it has more.
+        ValueError: it cannot be read, or has more.
     """
-    with open_file(path) as file:
-        content = file.read(most + 1)
+    try:
+        with open_file(path) as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise ValueError(f"{path.name} cannot be read: {error.strerror}") from error
     if len(content) > most:
         raise ValueError(f"{path.name} has more than {most:,} bytes")
     return content
@@ -60,10 +62,7 @@ def read_png(path: Path, most: int) -> bytes:
     Raises:
         ValueError: it cannot be read, has more, or is no PNG.
     """
-    try:
-        content = read_bytes(path, most)
-    except OSError as error:
-        raise ValueError(f"{path.name} cannot be read: {error.strerror}") from error
+    content = read_bytes(path, most)
     if not content.startswith(_PNG):
         raise ValueError(f"{path.name} is no PNG")
     return content
@@ -77,15 +76,18 @@ def read_json(path: Path, most: int) -> Any:
         most: how many bytes it may have.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is larger, no JSON, nested too deeply, or has other numbers or texts.
+        ValueError: it cannot be read, is larger, no JSON, nested too deeply, or has other numbers
+            or texts.
     """
+    content = read_bytes(path, most)
     try:
-        values = json.loads(read_bytes(path, most))
+        values = json.loads(content)
         _check_nesting(values)
         json.dumps(values, allow_nan=False, ensure_ascii=False).encode()
-    except RecursionError as error:
-        raise ValueError(f"it is nested more than {MAX_NESTING} deep") from error
+    except (RecursionError, ValueError) as error:
+        deep = isinstance(error, RecursionError)
+        reason = f"it is nested more than {MAX_NESTING} deep" if deep else str(error)
+        raise ValueError(f"{path.name} is not JSON that can be used: {reason}") from error
     return values
 
 

@@ -130,12 +130,8 @@ def _check_poses(file: Path, shape: tuple[int, ...], expected: tuple[int, int]) 
 
 
 def _read_manifest(path: Path) -> Manifest:
-    try:
+    with _naming(path):
         values = read_json(path / MANIFEST, MAX_MANIFEST_BYTES)
-    except OSError as error:
-        raise BundleError(f"{path}: {MANIFEST} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise BundleError(f"{path}: {MANIFEST} is not JSON that can be used: {error}") from error
     if not isinstance(values, dict):
         raise BundleError(f"{path}: {MANIFEST} is not a JSON object")
     with _naming(path, MANIFEST):

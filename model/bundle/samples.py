@@ -46,12 +46,9 @@ def read_samples(folder: Path, num_classes: int) -> tuple[Sample, ...]:
     Raises:
         ValueError: the index or a picture cannot be read, or is something else.
     """
-    try:
-        values = read_json(folder / INDEX, MAX_SAMPLE_BYTES)
-    except FileNotFoundError:
+    if not (folder / INDEX).exists():
         return ()
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{INDEX} cannot be read: {error}") from error
+    values = read_json(folder / INDEX, MAX_SAMPLE_BYTES)
     samples = read_strictly(Annotated[tuple[Sample, ...], Field(max_length=MAX_SAMPLES)], values)
     for sample in samples:
         if sample.label is not None and not 0 <= sample.label < num_classes:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from model.bundle import Manifest
-from model.bundle.directions import Direction
 from model.errors import NotOffered
 from model.measures import Measure, measures_of
 from model.preprocess import Prepared
@@ -94,8 +93,20 @@ async def describe(net: Net, query: DescribeQuery, picture: Prepared) -> Describ
 
 
 def _describe(manifest: Manifest, capsule: Capsule) -> Described:
-    own = [one for one in manifest.directions if one.label == capsule.label and one.readable]
-    readings = [_read(one, capsule) for one in own]
+    readings = []
+    for one in manifest.directions:
+        if one.label == capsule.label and one.readable:
+            value = one.read(capsule.pose)
+            reading = ReadValue(
+                name=one.name,
+                value=value,
+                unit=one.unit,
+                mean_error=one.reading.mean_error,
+                percentile=one.percentile(value),
+                low=one.low,
+                high=one.high,
+            )
+            readings.append(reading)
     name = manifest.class_names[capsule.label]
     return Described(
         label=capsule.label,
@@ -103,19 +114,6 @@ def _describe(manifest: Manifest, capsule: Capsule) -> Described:
         length=capsule.presence,
         readings=readings,
         sentence=tell(name, readings, measures_of(manifest)),
-    )
-
-
-def _read(direction: Direction, capsule: Capsule) -> ReadValue:
-    value = direction.read(capsule.pose)
-    return ReadValue(
-        name=direction.name,
-        value=value,
-        unit=direction.unit,
-        mean_error=direction.reading.mean_error,
-        percentile=direction.percentile(value),
-        low=direction.low,
-        high=direction.high,
     )
 
 
