@@ -228,10 +228,8 @@ def override(recipe: Recipe, settings: Sequence[str], *, fixed: Collection[str] 
             )
     try:
         return Recipe(**own, network=read_config(type(recipe.network), network))
-    except ValidationError as error:
-        raise SettingError(explain(error)) from error
     except ValueError as error:
-        raise SettingError(str(error)) from error
+        raise SettingError(explain(error)) from error
 
 
 def _parse(text: str, current: Any) -> Any:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet.decoder import ClassCodes, build_decoder
-from model.capsnet.network import Network, NetworkConfig
+from model.capsnet.network import STRICT, Network, NetworkConfig, Size
 from model.capsnet.routing import SelfAttention, Votes
 from model.capsnet.squash import length, squash_exponential
 from model.capsnet.stem import (
@@ -31,7 +31,7 @@ _SUM_STD = 0.4
 same scale for any number of them and does not saturate the squash."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class AttentionConfig(NetworkConfig):
     """Sizes of a network with self-attention routing; the defaults are the paper's for MNIST."""
 
@@ -41,7 +41,7 @@ class AttentionConfig(NetworkConfig):
     primary: Literal["depthwise", "spatial"] = "depthwise"
     """`depthwise` filters each channel by a kernel as large as the grid, so that each type is one
     capsule; `spatial` keeps a capsule of each type in every cell."""
-    primary_dim: int = 8
+    primary_dim: Size = 8
     pose: Literal["routed", "homogeneous"] = "routed"
     """`routed`: routing finds the whole pose. `homogeneous`: it finds the length, and a code of the
     image by the class's own components the direction (see `ClassCodes`). Such a network
@@ -49,10 +49,6 @@ class AttentionConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.primary not in ("depthwise", "spatial"):
-            raise ValueError("primary is depthwise or spatial")
-        if self.pose not in ("routed", "homogeneous"):
-            raise ValueError("pose is routed or homogeneous")
         _ = self.grid
         if isinstance(self.stem[0], Pretrained) and self.channels not in (1, 3):
             raise ValueError(f"a pretrained stem takes 1 or 3 channels, not {self.channels}")

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from model.capsnet.network import Network, NetworkConfig
+from model.capsnet.network import STRICT, Network, NetworkConfig, Size
 from model.outputs import Encoding
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class BaselineConfig(NetworkConfig):
     """Sizes of a CNN; the defaults are the paper's (35.4 million parameters on MNIST)."""
 
-    may_be_zero = ("dropout",)
     has_logits = True
 
-    convs: tuple[int, ...] = (256, 256, 128)
+    convs: tuple[Size, ...] = (256, 256, 128)
     """The channels of each convolution. Images keep their size."""
-    kernels: tuple[int, ...] = (5, 5, 5)
+    kernels: tuple[Size, ...] = (5, 5, 5)
     """The side of each convolution's kernel, an odd number."""
     pooling: bool = False
     """Each convolution is followed by 2x2 max pooling."""
-    hidden: tuple[int, ...] = (328, 192)
+    hidden: tuple[Size, ...] = (328, 192)
     """The widths of the fully connected layers, except the last: an output for each class."""
-    dropout: float = 0.5
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """The share of the last hidden layer's outputs that a training step leaves out."""
     multi_label: bool = False
     """Several classes may be present: each has a sigmoid, in place of one softmax."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.convs) != len(self.kernels) or not 0 <= self.dropout < 1:
-            raise ValueError("each convolution has a kernel, and dropout is in [0, 1)")
+        if len(self.convs) != len(self.kernels):
+            raise ValueError("each convolution has a kernel")
         if self.pooling and min(self.height, self.width) < 2 ** len(self.convs):
             raise ValueError("the image is too small to be halved after each convolution")
 

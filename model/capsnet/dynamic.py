@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet.decoder import build_decoder
-from model.capsnet.network import Network, NetworkConfig
+from model.capsnet.network import STRICT, Network, NetworkConfig, Positive, Size
 from model.capsnet.routing import RoutingByAgreement, Votes
 from model.capsnet.squash import length, squash
 from model.capsnet.stem import (
@@ -32,21 +32,21 @@ _SUM_STD = 1.7
 where more than 288 capsules vote."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class DynamicConfig(NetworkConfig):
     """Sizes of a network with dynamic routing; the defaults are the paper's MNIST network."""
 
     stem: tuple[StemLayer, ...] = (Conv(256, 9),)
     batch_norm: bool = False
     """Each convolution of the stem is followed by batch normalisation."""
-    primary_types: int = 32
-    primary_dim: int = 8
-    primary_kernel: int = 9
-    primary_stride: int = 2
-    routing_iterations: int = 3
+    primary_types: Size = 32
+    primary_dim: Size = 8
+    primary_kernel: Size = 9
+    primary_stride: Size = 2
+    routing_iterations: Size = 3
     class_bias: bool = False
     """A learned bias added to each class capsule before its squash (the paper's code has one)."""
-    primary_scale: float = 1.0
+    primary_scale: Positive = 1.0
     """The factor on the primary capsules' sums, before their bias (the paper's code divides by 32).
     """
     initialisation: Literal["fan-in", "truncated-normal"] = "fan-in"
@@ -54,8 +54,6 @@ class DynamicConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.initialisation not in ("fan-in", "truncated-normal"):
-            raise ValueError("initialisation is fan-in or truncated-normal")
         _ = self.grid  # which refuses images that are too small
 
     @property

@@ -140,8 +140,10 @@ def read_config(kind: type[NetworkConfig], values: dict[str, Any]) -> NetworkCon
         raise ValueError(explain(error)) from error
 
 
-def explain(error: ValidationError) -> str:
+def explain(error: ValueError) -> str:
     """Name the invalid setting and its fault, in one line."""
+    if not isinstance(error, ValidationError):
+        return str(error)
     reasons = []
     for fault in error.errors(include_url=False):
         message = fault["msg"].removeprefix("Value error, ")

@@ -6,17 +6,18 @@ D = 16 numbers, row by row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet import em
 from model.capsnet.decoder import build_decoder
 from model.capsnet.em import Parents, Windows
-from model.capsnet.network import Network, NetworkConfig
+from model.capsnet.network import STRICT, Network, NetworkConfig, Positive, Size
 from model.capsnet.stem import (
     Conv,
     Geometry,
@@ -35,20 +36,20 @@ _ABSENT_LOGIT = -2.0
 """The activation logit of a class without votes before training: absent, but able to learn."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class MatrixConfig(NetworkConfig):
     """Sizes of a network of matrix capsules; the defaults are the paper's larger one."""
 
     stem: tuple[StemLayer, ...] = (Conv(32, 5, 2),)
     """The stem. A of the paper is the channels of its last convolution."""
-    primary_types: int = 32
+    primary_types: Size = 32
     """The number of primary capsule types, B."""
-    conv_caps: tuple[int, ...] = (32, 32)
+    conv_caps: Annotated[tuple[Size, ...], Field(min_length=1)] = (32, 32)
     """The types of each layer of convolutional capsules, C and D. The first layer has stride 2."""
-    routing_iterations: int = 3
-    inverse_temperature: float = 0.05
+    routing_iterations: Size = 3
+    inverse_temperature: Positive = 0.05
     """The lambda of the last iteration, for a parent with an equal share of its children."""
-    log_p_divisor: float = 16.0
+    log_p_divisor: Positive = 16.0
     """The divisor of ln p in the E-step: 1 in the paper."""
     batch_norm: bool = True
     """Batch normalisation of each convolution and of the primary capsules' poses and activations.
@@ -58,8 +59,6 @@ class MatrixConfig(NetworkConfig):
         super().__post_init__()
         if self.class_dim != SIDE**2:
             raise ValueError(f"matrix capsules have poses of {SIDE**2} numbers")
-        if not self.conv_caps:
-            raise ValueError("conv_caps has at least one layer")
         _ = self.grids
 
     @property

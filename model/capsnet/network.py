@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import asdict
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.outputs import Encoding, Trace
 
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+"""The configuration of the dataclass of a network's sizes: all are checked by their annotations."""
+Size = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, config=STRICT)
 class NetworkConfig:
     """Sizes that every family has; each family adds its own. Images are measured in pixels.
 
@@ -21,27 +26,22 @@ class NetworkConfig:
         ValueError: a size is not positive, or the layers do not fit the image.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", strict=True, allow_inf_nan=False
-    )
-    may_be_zero: ClassVar[tuple[str, ...]] = ()
-    """The settings that may be zero, because a family checks them itself."""
     has_logits: ClassVar[bool] = False
     """Whether the network has `logits`, so that cross-entropy can train it."""
 
-    channels: int = 1
+    channels: Size = 1
     """The number of an image's channels: 1 for grey, 3 for colour."""
-    height: int = 28
-    width: int = 28
-    num_classes: int = 10
-    class_dim: int = 16
+    height: Size = 28
+    width: Size = 28
+    num_classes: Size = 10
+    class_dim: Size = 16
     """The size of a class capsule's pose, D."""
-    decoder_hidden: tuple[int, ...] = (512, 1024)
+    decoder_hidden: tuple[Size, ...] = (512, 1024)
     """The sizes of the decoder's hidden layers: two, or one before up-convolutions."""
-    decoder_channels: tuple[int, ...] = ()
+    decoder_channels: tuple[Size, ...] = ()
     """The channels of a decoder of up-convolutions: those of its coarse grid, then those of each
     stage, which doubles height and width. Empty for the paper's fully connected decoder."""
-    decoder_doublings: int = 0
+    decoder_doublings: Annotated[int, Field(ge=0)] = 0
     """How often those stages' image is doubled by linear interpolation, which is much faster than a
     stage: large images are blurred in any case."""
 
@@ -52,17 +52,10 @@ class NetworkConfig:
                 "decoder_hidden has two sizes, or one where decoder_channels are given; got "
                 f"{list(self.decoder_hidden)}"
             )
-        if self.decoder_doublings < 0 or (self.decoder_doublings and not self.decoder_channels):
+        if self.decoder_doublings and not self.decoder_channels:
             raise ValueError(
-                "decoder_doublings is at least 0, and 0 without decoder_channels; got "
-                f"{self.decoder_doublings}"
+                f"decoder_doublings is 0 without decoder_channels; got {self.decoder_doublings}"
             )
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in ("stem", "decoder_doublings", *self.may_be_zero):
-                continue  # `geometry` checks stems
-            if not all(size > 0 for size in _numbers(value)):
-                raise ValueError(f"{field.name} must be positive, got {value!r}")
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -72,15 +65,6 @@ class NetworkConfig:
     def to_dict(self) -> dict[str, Any]:
         """The configuration as JSON-ready values."""
         return asdict(self)
-
-
-def _numbers(value: Any) -> Iterator[float]:
-    """All numbers in a setting, those of its convolutions too."""
-    if isinstance(value, tuple):
-        for item in value:
-            yield from _numbers(item)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield value
 
 
 class Network(nn.Module):

@@ -7,14 +7,14 @@ of any size of at least 28x28 pixels, such as two digits side by side.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet.decoder import build_decoder
-from model.capsnet.network import Network, NetworkConfig
+from model.capsnet.network import STRICT, Network, NetworkConfig, Size
 from model.capsnet.routing import RoutingByKMeans, Votes
 from model.capsnet.squash import length
 from model.capsnet.stem import (
@@ -33,12 +33,12 @@ _SUM_STD = 0.04
 about 4 long."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class SharedConfig(NetworkConfig):
     """Sizes of a network with shared weights; the defaults are the source's for MNIST."""
 
     stem: tuple[StemLayer, ...] = (Conv(64, 3), Conv(64, 3, pool=2), Conv(128, 3), Conv(128, 3))
-    routing_iterations: int = 3
+    routing_iterations: Size = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -72,7 +72,7 @@ def test_a_primary_capsule_gathers_the_channels_of_its_type(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"primary": "temporal"}, "depthwise or spatial"),
+        ({"primary": "temporal"}, "'depthwise' or 'spatial'"),
         ({"primary_dim": 7}, "multiple of primary_dim"),
         ({"height": 10}, "too small"),
     ],
