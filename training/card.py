@@ -101,7 +101,7 @@ def _link(bundle: Bundle, words: str, target: str) -> Markup:
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill in `card.md`, whose text is Markdown, or `report.html`."""
+    """Fill in a template: `card.md`, whose text is Markdown, `report.html` or `advice.txt`."""
     markdown = template.endswith(".md")
     environment = Environment(
         loader=PackageLoader("training"),
