@@ -50,42 +50,32 @@ QUANTILES = (*_TAIL, 0.5, *(round(1 - share, 4) for share in reversed(_TAIL)))
 
 
 def answer_changed(runtime: Runtime, answers: Answers) -> dict[str, Answers]:
-    """Answer up to CHANGED of the images, drawn at random: turned, and with noise."""
-    few, manifest = answers.draw(CHANGED, seed=_SEED), runtime.bundle.manifest
+    """Answer up to CHANGED of the images, drawn at random: turned, and with noise.
+
+    Turned photographs are mirrored at the edge, others are black there.
+    """
+    few = answers.draw(CHANGED, seed=_SEED)
     images = as_floats(few.images)
     noise = np.random.default_rng(_SEED).normal(0, NOISE, images.shape).astype(np.float32)
+    edge = "reflect" if runtime.bundle.manifest.preprocess == "crop" else "constant"
+    turned = ndimage.rotate(images, TURN_DEG, axes=(3, 2), reshape=False, order=1, mode=edge)
     changed = {
-        f"turned by {TURN_DEG}°": turn(images, TURN_DEG, manifest),
+        f"turned by {TURN_DEG}°": np.asarray(turned.clip(0, 1), np.float32),
         f"with noise of {NOISE}": (images + noise).clip(0, 1),
     }
     return {kind: answer_images(runtime, shown, few.labels) for kind, shown in changed.items()}
 
 
-def turn(images: Floats, degrees: float, manifest: Manifest) -> Floats:
-    """Turn images around their middle; photographs are mirrored at the edge, others are black."""
-    mode = "reflect" if manifest.preprocess == "crop" else "constant"
-    turned = ndimage.rotate(images, degrees, axes=(3, 2), reshape=False, order=1, mode=mode)
-    return np.asarray(turned.clip(0, 1), np.float32)
-
-
 def answer_others(runtime: Runtime, data_dir: Path) -> dict[str, Answers]:
-    """Answer the images of `draw_others`."""
-    others = draw_others(runtime.bundle.manifest, data_dir)
-    return {
-        kind: answer_images(runtime, images, np.full(len(images), NO_CLASS))
-        for kind, images in others.items()
-    }
-
-
-def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[str, Floats]:
-    """Draw up to COUNT images of each kind that the network was not trained on.
+    """Draw and answer up to COUNT images of each kind that the network was not trained on.
 
     - noise: every pixel uniform in [0, 1];
     - blanks: one shade each, from black to half;
     - letters: capitals in Pillow's font, rotated a little, prepared as the service does it;
     - images of every other data set of the same shape whose files are in `data_dir`.
     """
-    rng, shape = np.random.default_rng(seed), manifest.image_shape
+    manifest, rng = runtime.bundle.manifest, np.random.default_rng(0)
+    shape = manifest.image_shape
     channels = (COUNT, shape[0], 1, 1)
     kinds: dict[str, Floats] = {
         "noise": rng.random((COUNT, *shape), np.float32),
@@ -99,7 +89,10 @@ def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[st
                 others = load(dataset, split, data_dir, fetch=False).images
                 chosen = rng.choice(len(others), min(COUNT, len(others)), replace=False)
                 kinds[f"{dataset.kind} ({dataset.name})"] = scale(others[chosen])
-    return kinds
+    return {
+        kind: answer_images(runtime, images, np.full(len(images), NO_CLASS))
+        for kind, images in kinds.items()
+    }
 
 
 def _letter(rng: np.random.Generator, manifest: Manifest) -> Floats:

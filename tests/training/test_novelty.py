@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.bundle import Bundle, Manifest
 from model.runtime import Runtime
 from model.views.novelty import rank
 from tests.training.published import write_toys
@@ -14,7 +13,6 @@ from training.data.datasets import DATASETS
 from training.novelty import (
     answer_others,
     compare_kinds,
-    draw_others,
     find_features,
     fit_novelty,
     score_novelty,
@@ -67,12 +65,6 @@ def test_only_images_that_were_not_learnt_are_compared(runtime: Runtime, data_di
 
 
 @pytest.fixture
-def manifest(bundle_path: Path) -> Manifest:
-    """Of a network for digits."""
-    return Bundle.open(bundle_path).manifest
-
-
-@pytest.fixture
 def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the files of one other data set are, and no other's; and few images of each kind."""
     monkeypatch.setattr("training.novelty.COUNT", COUNT)
@@ -80,14 +72,15 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_kind_has_its_images(manifest: Manifest, data_dir: Path) -> None:
+def test_every_kind_has_its_images(runtime: Runtime, data_dir: Path) -> None:
     """Shaped and scaled as the network wants them, no two letters alike; the same each time."""
-    kinds, again = draw_others(manifest, data_dir), draw_others(manifest, data_dir)
+    kinds, again = answer_others(runtime, data_dir), answer_others(runtime, data_dir)
     assert {"noise", "blanks", "letters", "digits (toys)"} == kinds.keys()
-    for kind, images in kinds.items():
+    for kind, answers in kinds.items():
+        images = answers.images
         assert ((COUNT, 1, 28, 28), np.float32) == (images.shape, images.dtype)
         assert 0 <= images.min() <= images.max() <= 1
-        assert np.array_equal(images, again[kind])
-    assert COUNT == len({one.tobytes() for one in kinds["letters"]})
-    assert np.ptp(kinds["blanks"][0]) == 0
-    assert kinds["letters"].sum(axis=(1, 2, 3)).min() > 20
+        assert np.array_equal(images, again[kind].images)
+    assert COUNT == len({one.tobytes() for one in kinds["letters"].images})
+    assert np.ptp(kinds["blanks"].images[0]) == 0
+    assert kinds["letters"].images.sum(axis=(1, 2, 3)).min() > 20
