@@ -12,10 +12,9 @@ from model.bundle import CARD, Bundle
 from model.bundle.confidence import Confidence
 from model.preprocess import Floats
 from model.runtime import Runtime
-from tests.training.published import HELD_OUT, RUN, TEST, say_training
+from tests.training.published import RUN, TEST, say_training
 from training.analysis.bundle import measure_confidence, write_findings
 from training.answers import Answers, answer_images
-from training.card import write_card
 from training.confidence import (
     MIN_OBJECTS,
     Labels,
@@ -110,22 +109,6 @@ def test_rare_classes_are_covered_too() -> None:
     new, truth = known(20_000, seed=3)
     held = fitted.find_labels(new, 0.9)[np.arange(len(truth)), truth]
     assert held[truth == 4].mean() == pytest.approx(0.9, abs=0.05)
-
-
-def test_a_bundle_is_calibrated_on_images_that_it_left_out(
-    bundle: Bundle, held_out: Answers
-) -> None:
-    """Manifest and card say so; the bundle that is opened has the same calibration."""
-    analysed = write_findings(bundle, confidence=measure_confidence(bundle, held_out))
-    write_card(analysed)
-    confidence = Bundle.open(bundle.path).manifest.confidence
-    assert confidence
-    assert analysed.manifest.confidence == confidence
-    assert f"{HELD_OUT} held-out training images" == confidence.images
-    text = (bundle.path / CARD).read_text()
-    assert "## Confidence" in text
-    assert "(figures.png)" in text
-    assert "99 %: all labels" in text
 
 
 def test_a_network_of_all_images_is_calibrated_on_half_of_the_test_split(

@@ -12,7 +12,7 @@ from model.pairs import find_masks
 from model.preprocess import scale
 from model.runtime import Runtime
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
-from training.answers import answer_pairs, is_missed
+from training.answers import answer_pairs, is_missed, is_wrong
 from training.data.datasets import DATASETS, Examples, digest, load
 from training.data.pairs import TEST_DIGESTS, TEST_SEED, PairDraw, PairSet, fixed_pairs
 from training.data.source import DatasetError
@@ -141,7 +141,7 @@ def test_scores_of_pairs_are_means_over_digits(
     squared, overlaps = [], []
     for n, labels in enumerate(noise.labels.tolist()):
         named = set(np.argsort(answers.presence[n])[-2:].tolist())
-        assert (named != set(labels)) == is_missed(pairs.presence, pairs.labels)[n].any()
+        assert (named != set(labels)) == is_wrong(pairs.presence, pairs.labels)[n]
         drawn = runtime.decode(answers.poses[n, labels], np.array(labels))[:, 0]
         squared += np.square(drawn - layers[n]).sum(axis=(1, 2)).tolist()
         masks = find_masks(images[n, 0], drawn, threshold=threshold)

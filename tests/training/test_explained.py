@@ -6,23 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from model.bundle import CARD, Bundle
+from model.bundle import Bundle
 from model.preprocess import scale
 from model.runtime import Runtime
-from training.analysis.bundle import write_findings
-from training.answers import answer_images, answer_pairs
-from training.card import write_card
+from training.answers import answer_pairs
 from training.data.datasets import Examples, spread_rows
 from training.data.pairs import fixed_pairs
-from training.evaluate import training_data_of
 from training.explained import (
     draw_components,
     explained_share,
     measure_explained,
 )
-from training.figures import DECODED, draw_decoded
 
 RNG = np.random.default_rng(0)
 
@@ -52,26 +47,6 @@ def test_each_class_has_its_own_components(count: int) -> None:
     assert 0 <= shares[0] < shares[1] < shares[2]
     assert 1 == pytest.approx(shares[2], abs=1e-3)
     assert shares[3] < 0.9
-
-
-def test_manifest_card_and_figure_tell_it(bundle: Bundle, data_dir: Path) -> None:
-    """PCA with as many numbers as the pose has is among them."""
-    data = training_data_of(bundle, data_dir)
-    runtime = Runtime(bundle)
-    held_out = answer_images(runtime, *data.validation)
-    explained, rows = measure_explained(runtime, data.training, held_out, described="of toys")
-    draw_decoded([], rows, bundle.path / DECODED)
-    write_card(write_findings(bundle, explained=explained))
-    assert Bundle.open(bundle.path).manifest.explained == explained
-    assert {"8", "16", "32", "64"} == explained.pca.keys()
-    assert explained.pca["16"] == explained.pca_same > explained.pca["8"]
-    card = (bundle.path / CARD).read_text()
-    assert "## What a pose explains" in card
-    assert explained.is_low  # the network is untrained
-    assert "This is less than PCA of the class explains with as many numbers." in card
-    assert "](decoded.png)" in card
-    with Image.open(bundle.path / DECODED) as picture:
-        assert "PNG" == picture.format
 
 
 def test_pairs_are_explained_digit_by_digit(strokes_bundle_path: Path) -> None:

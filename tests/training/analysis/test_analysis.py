@@ -51,7 +51,18 @@ def test_an_analysed_bundle_tells_what_was_found(bundle: Bundle, data_dir: Path)
             assert "PNG" == picture.format
     assert {"Directions", "What poses draw", "Novelty", "Limits"} <= headings(bundle)
     assert {"Confidence", "Health", "What a pose explains"} <= headings(bundle)
-    assert "| letters | 5 |" in (bundle.path / CARD).read_text()
+    assert manifest.confidence is not None
+    assert f"{HELD_OUT} held-out training images" == manifest.confidence.images
+    assert manifest.explained is not None
+    assert {"8", "16", "32", "64"} == manifest.explained.pca.keys()
+    assert manifest.explained.pca["16"] > manifest.explained.pca["8"]
+    assert manifest.explained.is_low  # the network is untrained
+    card = (bundle.path / CARD).read_text()
+    assert "This is less than PCA of the class explains with as many numbers." in card
+    assert "| letters | 5 |" in card
+    assert "99 %: all labels" in card
+    assert "](figures.png)" in card
+    assert "](decoded.png)" in card
 
 
 def test_neighbours_are_the_training_images(bundle: Bundle, data_dir: Path) -> None:
