@@ -17,11 +17,10 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from model.bundle import BundleError
+from model.runtime import DeviceError
 from training.data.pictures import printable
-from training.data.source import DatasetError, DownloadError
-from training.device import DeviceError
-from training.pretrained import PretrainedError
-from training.provenance import ProvenanceError
+from training.data.source import DatasetError
+from training.recipes import SettingError
 from training.state import TrainingError
 
 TYPED = "training.typed"
@@ -45,28 +44,21 @@ Replace = Annotated[
 DATA_DIR = Path("data")
 
 
-class PythonFileError(Exception):
-    """A file is no Python file."""
-
-
 def run_file(file: Path) -> ModuleType:
     """Run a file, as `import` would, and return its module. It may declare families and tables.
 
     Raises:
-        PythonFileError: it is none.
+        typer.BadParameter: it is none.
     """
     spec = spec_from_file_location(file.stem, file)
     if not file.is_file() or spec is None or spec.loader is None:
-        raise PythonFileError(f"{file} is no Python file")
+        raise typer.BadParameter(f"{file} is no Python file")
     module = sys.modules[file.stem] = module_from_spec(spec)  # dataclasses look annotations up
     spec.loader.exec_module(module)
     return module
 
 
-EXPECTED = (
-    *(TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError),
-    *(PretrainedError, PythonFileError),
-)
+EXPECTED = (TrainingError, DatasetError, DeviceError, BundleError, SettingError)
 """Errors that are printed as one line, without a traceback."""
 
 

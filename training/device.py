@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from model.bundle import Bundle
-from model.runtime import Runtime
+from model.runtime import DeviceError, Runtime
 from training.losses import Losses
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
@@ -34,10 +34,6 @@ _STEPS = 3
 """The steps that each number of threads is tried for; the first one after a change is not timed."""
 AGAIN_S = 120.0
 """Seconds from one choice to the next trial."""
-
-
-class DeviceError(Exception):
-    """A device does not work here."""
 
 
 def choose_device(name: str, *, threads: int = 0) -> torch.device:

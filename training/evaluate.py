@@ -132,7 +132,7 @@ def evaluate(
         DatasetError: there is no such split, its images are not the published ones, or all
             training images were trained on.
         BundleError: the network is of a family that is not known here.
-        training.provenance.ProvenanceError: the record of test reads is broken.
+        BundleError: the record of test reads is broken.
         OSError: the read cannot be recorded.
     """
     recipe, runtime = recipe_of(bundle), open_runtime(bundle)

@@ -150,7 +150,7 @@ def export_run(
         private: whether those pictures stay out of the bundle.
 
     Raises:
-        training.provenance.ProvenanceError: the bundle of another run has that name.
+        BundleError: the bundle of another run has that name.
         training.state.CheckpointError: there is no readable run.
         training.data.datasets.DatasetError: what it learnt from is not there any more.
         ExportError: the name is not one for a bundle, or the bundle would not compute what the

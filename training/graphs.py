@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from model.bundle import WEIGHTS, BundleError
 from model.bundle.manifest import ANY_SIZE
 from model.capsnet import Network, family_of
-from model.outputs import ClassTrace, Encoding, LayerTrace
+from model.outputs import Encoding
 
 LARGE = 1024
 """A matrix or kernel of at least this many elements is stored in 16 bits. Biases and norms stay as
@@ -153,7 +153,10 @@ def write_graphs(network: Network, folder: Path) -> None:
         inputs = {"poses": poses, "classes": torch.zeros(2, dtype=torch.int64)}
         graphs["decoder"] = to_onnx(network.decoder, inputs, ("images",))
     if "trace" in offers:
-        graphs["routing"] = to_onnx(FlatTrace(network), images, trace_names(network))
+        with torch.inference_mode():
+            traced = network.trace(images["images"]).named()
+        names = [f"trace_{name}" if name in Encoding._fields else name for name in traced]
+        graphs["routing"] = to_onnx(FlatTrace(network), images, names)
     for role, graph in graphs.items():
         name = f"{role}.onnx"
         forbidden = _FORBIDDEN & {node.op_type for node in graph.graph.node}
@@ -174,14 +177,6 @@ class FlatTrace(nn.Module):
         """Map (N, C, H, W) to all arrays of the class trace, then those of each hidden layer."""
         trace = self.network.trace(images)  # type: ignore[operator]
         return tuple(trace.named().values())
-
-
-def trace_names(network: Network) -> list[str]:
-    """The outputs of `FlatTrace`."""
-    names = [f"trace_{name}" if name in Encoding._fields else name for name in ClassTrace._fields]
-    for layer in network.layers[:-1]:
-        names += [f"{layer.name}.{name}" for name in LayerTrace._fields]
-    return names
 
 
 def _save_weights(network: Network, path: Path) -> dict[str, Stored]:

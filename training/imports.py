@@ -29,7 +29,7 @@ from model.preprocess import Floats
 from model.runtime import Runtime
 from model.runtime.cpu import open_session
 from training.analysis.bundle import analyse_imported
-from training.command import PythonFileError, Replace, SkipUnreadable, app, console, run_file
+from training.command import Replace, SkipUnreadable, app, console, run_file
 from training.data.pictures import find_pictures
 from training.device import open_runtime
 from training.evaluate import score_folder
@@ -103,10 +103,7 @@ def read_foreign(
 
 
 def _load_module(file: Path, name: str) -> nn.Module:
-    try:
-        found = getattr(run_file(file), name, None)
-    except PythonFileError as error:
-        raise ExportError(str(error)) from None
+    found = getattr(run_file(file), name, None)
     module = found() if callable(found) and not isinstance(found, nn.Module) else found
     if not isinstance(module, nn.Module):
         raise ExportError(f"{file} has no {name!r} that is a torch.nn.Module or returns one")
@@ -262,7 +259,7 @@ def import_network(
         replace_other: whether a bundle that something else made may be replaced.
 
     Raises:
-        training.provenance.ProvenanceError: such a bundle has that name.
+        BundleError: such a bundle has that name.
         ExportError: the graphs do not have the inputs and outputs of a bundle, or do not fit the
             class names.
     """

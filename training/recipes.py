@@ -60,7 +60,7 @@ _Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class SettingError(ValueError):
-    """A setting is unknown or its value not allowed. The message names the allowed ones."""
+    """A setting is unknown, or cannot be had here. The message names what can."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))

@@ -40,7 +40,6 @@ class Task:
         else:
             size_px = recipe.network.height
             self.batches = PairStream(training, recipe, size_px=size_px, seed=seed, device=device)
-        self._classify = classification_loss(recipe)
         self._decodes = recipe.mse_weight > 0 and "decode" in family_of(recipe.network).offers
         self._autocast = convolution_precision(recipe.convolutions, device) == "bfloat16"
         """Whether the forward pass runs under autocast to bfloat16, which needs no GradScaler."""
@@ -61,7 +60,7 @@ class Task:
             else:
                 scores, poses = network(images)
         present = torch.zeros_like(scores).scatter_(1, labels, 1)
-        losses: Losses = {recipe.loss: self._classify(scores, present, step)}
+        losses: Losses = {recipe.loss: classification_loss(recipe, scores, present, step)}
         if self._decodes:
             count = math.ceil(recipe.reconstruction_share * len(labels))
             shown, poses = targets[:count], poses[:count]

@@ -121,8 +121,7 @@ def load_published(recipe: Recipe, data_dir: Path) -> TrainingData:
 
     Raises:
         DatasetError: there is no such data set, it does not fit the recipe's network, or a file is
-            not the published one.
-        training.data.source.DownloadError: no mirror gave a file.
+            not the published one or cannot be downloaded.
     """
     if recipe.dataset == FOLDER:
         raise DatasetError(

@@ -83,9 +83,9 @@ def test_cnns_have_as_many_multiplications(size: str, family: str) -> None:
     cnn = network_of(f"cnn-{size}")
     ours = count_multiplications(network_of(f"{family}-routed"))
     assert ours == pytest.approx(count_multiplications(cnn), rel=1 / 7)
-    loss = classification_loss(row(f"cnn-{size}").recipe)
-    images = torch.rand(4, 1, 28, 28)
-    loss(cnn.train().logits(images), torch.eye(10)[:4], torch.tensor(1)).backward()
+    scores = cnn.train().logits(torch.rand(4, 1, 28, 28))
+    recipe = row(f"cnn-{size}").recipe
+    classification_loss(recipe, scores, torch.eye(10)[:4], torch.tensor(1)).backward()
     assert all(part.grad is not None and part.grad.any() for part in cnn.parameters())
 
 

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from training.device import AGAIN_S, DeviceError, ThreadChooser, choose_device
+from model.runtime import DeviceError
+from training.device import AGAIN_S, ThreadChooser, choose_device
 
 FREES_MEMORY = """
 import resource

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.bundle import CARD, Bundle, write_manifest
+from model.bundle import CARD, Bundle, BundleError, write_manifest
 from model.bundle.novelty import NoveltyRule
 from model.pairs import find_masks
 from model.preprocess import scale
@@ -22,7 +22,7 @@ from training.evaluate import (
 from training.export import conclude_export
 from training.figures import WRONG
 from training.pair_scores import measure_overlap, score_drawn
-from training.provenance import TEST_READS, ProvenanceError, reads_of
+from training.provenance import TEST_READS, reads_of
 from training.statistics import interval, mean_interval
 
 
@@ -88,7 +88,7 @@ def test_without_a_record_a_test_split_is_not_read(bundle: Bundle, data_dir: Pat
     """A record that is broken is noticed before; the bundle stays what it was."""
     (bundle.path.parent / TEST_READS).write_text("no record\n")
     before = {path.name: path.read_bytes() for path in bundle.path.iterdir()}
-    with pytest.raises(ProvenanceError):
+    with pytest.raises(BundleError):
         evaluate(bundle, data_dir)
     assert before == {path.name: path.read_bytes() for path in bundle.path.iterdir()}
 

@@ -68,8 +68,6 @@ def test_the_recipe_decides_the_loss(
     recipe: Recipe, activations: list[float], step: int, expected: float
 ) -> None:
     """Of an image that shows the first of two classes."""
-    compute = classification_loss(recipe)
-    loss = compute(
-        torch.tensor([activations]), torch.tensor([[1.0, 0.0]]), torch.tensor(float(step))
-    )
+    scores, present = torch.tensor([activations]), torch.tensor([[1.0, 0.0]])
+    loss = classification_loss(recipe, scores, present, torch.tensor(float(step)))
     assert pytest.approx(expected, rel=1e-5) == loss.item()

@@ -23,7 +23,6 @@ from training.export import describe, export_bundle
 from training.pretrained import (
     PACKAGE,
     FeatureMemory,
-    PretrainedError,
     PublishedWeights,
     Stem,
     check_size,
@@ -32,7 +31,7 @@ from training.pretrained import (
     remember_features,
     use_pretrained,
 )
-from training.recipes import PRESETS, Recipe
+from training.recipes import PRESETS, Recipe, SettingError
 from training.state import Plan, TrainingState
 from training.training_data import fit_size
 
@@ -71,18 +70,18 @@ def test_published_weights_are_loaded_and_frozen(tmp_path: Path) -> None:
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what installs it."""
     monkeypatch.setattr("sys.path", [])
-    with pytest.raises(PretrainedError, match=f"needs {PACKAGE}, which `make install-training`"):
+    with pytest.raises(SettingError, match=f"needs {PACKAGE}, which `make install-training`"):
         find_weights()
 
 
 def test_a_pretrained_stem_needs_room_and_colour() -> None:
     """At least 3x3 cells of 32 pixels, and images of 1 or 3 channels."""
-    with pytest.raises(PretrainedError, match="at least 96 pixels, not 64x64"):
+    with pytest.raises(SettingError, match="at least 96 pixels, not 64x64"):
         check_size(64, 64)
     recipe = use_pretrained(PRESETS["pictures"], NOWHERE)
     with pytest.raises(ValueError, match="1 or 3 channels"):
         fit_size(recipe, NetworkConfig(5, 128, 128))
-    with pytest.raises(PretrainedError, match="mnist-shared has no self-attention"):
+    with pytest.raises(SettingError, match="mnist-shared has no self-attention"):
         use_pretrained(PRESETS["mnist-shared"], NOWHERE)
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from model.bundle import Bundle, Manifest
+from model.bundle import Bundle, BundleError, Manifest
 from tests.processes import PATIENCE_S
 from training import provenance
 from training.provenance import (
     TEST_READS,
-    ProvenanceError,
     Run,
     reads_of,
     record_read,
@@ -64,7 +63,7 @@ def test_a_broken_record_is_named(tmp_path: Path, line: str) -> None:
     record_read(tmp_path, READ)
     with (tmp_path / TEST_READS).open("a") as file:
         file.write(f"{line}\n")
-    with pytest.raises(ProvenanceError, match=f"{TEST_READS}, line 2"):
+    with pytest.raises(BundleError, match=f"{TEST_READS}, line 2"):
         reads_of(tmp_path, [PAIRS])
 
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from model.bundle import CARD, MANIFEST, Bundle
+from model.bundle import CARD, MANIFEST, Bundle, BundleError
 from model.bundle.samples import SAMPLES, read_samples
 from model.capsnet import load
 from model.capsnet.baseline import BaselineConfig
@@ -26,7 +26,6 @@ from training.data.source import DatasetError
 from training.export import export_run
 from training.figures import DECODED, FIGURES, WRONG
 from training.metrics import METRICS
-from training.provenance import ProvenanceError
 from training.recipes import Recipe
 from training.state import Plan
 from training.trainer import Trainer
@@ -141,7 +140,7 @@ def test_the_bundle_of_another_run_is_not_replaced(run_dir: Path, tmp_path: Path
     """Before anything is computed, unless that is asked for."""
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / MANIFEST).write_text('{"training": {"imported": "net.onnx"}}')
-    with pytest.raises(ProvenanceError, match=r"import of net\.onnx: choose another --name"):
+    with pytest.raises(BundleError, match=r"import of net\.onnx: choose another --name"):
         export_run(run_dir, tmp_path, name=None, data_dir=tmp_path)
     with pytest.raises(DatasetError, match="is missing"):
         export_run(run_dir, tmp_path, name=None, data_dir=tmp_path, replace_other=True)

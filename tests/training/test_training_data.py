@@ -49,7 +49,11 @@ def test_the_network_fits_the_pictures(folder: Folder, tiny: Recipe) -> None:
     assert ((3, 28, 32), 3) == (network.image_shape, network.num_classes)
     assert "pets" == recipe.dataset == data.dataset.name
     assert (24, 6) == (len(data.training.labels), len(data.validation.labels))
-    assert 30 == len(data.without_validation().training.images)
+    final = data.without_validation()
+    assert 30 == len(final.training.images)
+    assert data.split
+    assert final.split
+    assert {*data.split.learnt, *data.split.held_out_pictures} == set(final.split.learnt)
 
 
 def test_poses_of_few_pictures_are_homogeneous(

@@ -71,8 +71,7 @@ def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = Tr
 
     Raises:
         DatasetError: the data set has no such split, or a file is missing, unreadable or not the
-            published one. A file that was already there is never overwritten.
-        training.data.source.DownloadError: no mirror gave the file.
+            published one, or no mirror gave it. A file that was already there is never overwritten.
     """
     source = dataset.source
     if source is None or (isinstance(source, Source) and split not in source.files):

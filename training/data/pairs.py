@@ -50,10 +50,6 @@ class PairSet(NamedTuple):
     object_images: NDArray[np.uint8]
     labels: NDArray[np.int64]
 
-    def part(self, rows: slice) -> PairSet:
-        """The pairs of some rows."""
-        return PairSet(self.images[rows], self.object_images[rows], self.labels[rows])
-
 
 class PairDraw:
     """Chooses pairs of digits of different classes, and shifts, all uniformly.

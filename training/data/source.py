@@ -38,11 +38,7 @@ _T = TypeVar("_T")
 
 
 class DatasetError(Exception):
-    """A data set is missing, or is not the published one."""
-
-
-class DownloadError(Exception):
-    """No mirror has the file. The message names each address and its error."""
+    """A data set is missing, cannot be downloaded, or is not the published one."""
 
 
 class File(NamedTuple):
@@ -78,8 +74,7 @@ class Source:
         A file may be there as it is or gzip-compressed (`.gz`); it is never overwritten.
 
         Raises:
-            DatasetError: a file is missing or not the published one.
-            DownloadError: no mirror gave the file.
+            DatasetError: a file is missing or not the published one, or no mirror gave it.
         """
         files = self.files[split]
         paths = [_on_disk(directory, file) for file in files]
@@ -172,7 +167,7 @@ def download(
         pause_s: the time before all mirrors are asked again, which grows each time.
 
     Raises:
-        DownloadError: every mirror failed.
+        DatasetError: every mirror failed. The message names each address and its error.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part, failures = target.with_name(f"{target.name}.part"), []
@@ -194,7 +189,7 @@ def download(
                 part.replace(target)
                 return
     listed = "\n  ".join(dict.fromkeys(failures))
-    raise DownloadError(
+    raise DatasetError(
         f"could not download {target.name}:\n  {listed}\n"
         f"Put the file into {target.parent}, or name a folder of data sets that has it with "
         "CAPSNET_DATA_DIR or --data-dir"

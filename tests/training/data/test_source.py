@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from training.data.source import (
     DatasetError,
-    DownloadError,
     File,
     Source,
     download,
@@ -172,7 +171,7 @@ def test_files_on_disk_need_no_server_and_no_compression(tmp_path: Path) -> None
 def test_a_wrong_file_is_refused(serve: Serve, tmp_path: Path, content: bytes, reason: str) -> None:
     """From a mirror it is not kept; on disk it is neither replaced nor removed."""
     mirror, _ = serve({**FILES, "train-images.gz": content})
-    with pytest.raises(DownloadError, match=rf"not the published file \(.*{reason}"):
+    with pytest.raises(DatasetError, match=rf"not the published file \(.*{reason}"):
         labels(digits(mirror), tmp_path)
     path = tmp_path / "train-images.gz"
     assert not path.exists()
@@ -224,7 +223,7 @@ def test_mirrors_are_asked_in_turn_and_again(serve: Serve, tmp_path: Path) -> No
     assert (CONTENT, 3) == (target.read_bytes(), len(asked))
     target.unlink()
     bad, asked = serve({"file.gz": CONTENT}, faults=repeat(503))
-    with pytest.raises(DownloadError) as caught:
+    with pytest.raises(DatasetError) as caught:
         fetch(target, serve({})[0], bad)
     first, missing, failing, *advice = str(caught.value).splitlines()
     assert "could not download file.gz:" == first
