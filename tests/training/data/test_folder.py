@@ -266,6 +266,7 @@ def test_the_owner_is_told_what_is_cropped(tmp_path: Path) -> None:
         ("Meine Formen", "meine-formen"),
         ("Äpfel & Öl_2", "apfel-ol-2"),
         ("Мои фигуры", "moi-figury"),
+        ("объекты", "obekty"),
         ("Ελληνικά ζώα", "ellinika-zoa"),
         ("Straße Łódź", "strasse-lodz"),
         ("図形", "tuxing"),
