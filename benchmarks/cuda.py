@@ -23,10 +23,8 @@ from model.runtime.cuda import CudaOptions
 
 SETTINGS = {
     "float32": CudaOptions(),
-    "float32, no graphs": CudaOptions(graphs=False),
     "TF32": CudaOptions(tf32=True),
     "half": CudaOptions(precision="half"),
-    "half, no graphs": CudaOptions(precision="half", graphs=False),
 }
 MIN_TURN_S = 0.2
 """Shorter calls are repeated until a turn lasts about this long."""

@@ -108,7 +108,7 @@ def draw_decoded(grids: Sequence[Image.Image], rows: Mapping[str, Floats], targe
     if rows:
         scale = max(1, round(_SHOWN_PX / next(iter(rows.values())).shape[2]))
         columns = range(1, 1 + len(next(iter(rows.values()))))
-        images = [*rows.values()]
+        images = [[*images] for images in rows.values()]
         above = [draw_grid(images, [*rows], columns, title="Images", scale=scale, heads=False)]
     top = sum(picture.height for picture in above)
     width = max(sum(picture.width for picture in part) for part in (above, grids))
