@@ -110,8 +110,3 @@ def png(image: Image.Image) -> bytes:
 def draw_image(image: Floats, scale: int) -> bytes:
     """An image (C, H, W) in [0, 1] as a PNG file, on this scale unless it is too large."""
     return png(enlarge(image, fit_scale(scale, image.shape)))
-
-
-def signed(value: float) -> str:
-    """A number with its sign; zero has none."""
-    return f"{value:+.3g}" if value else "0"

@@ -6,6 +6,7 @@ They are fitted by training (`training.analysis.directions`) and used by the vie
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -147,15 +148,11 @@ def summarise_directions(directions: Sequence[Direction]) -> list[dict[str, Any]
             "labels": [one.label for one in found],
             "low": min(one.low for one in found),
             "high": max(one.high for one in found),
-            "got": _mean([one.quality.got for one in found]),
-            "same_way": _mean([one.quality.same_way for one in found]),
+            "got": round(fmean(one.quality.got for one in found), 4),
+            "same_way": round(fmean(one.quality.same_way for one in found), 4),
             "largest_other": max(one.quality.largest_other for one in found),
-            "r2": _mean([one.reading.r2 for one in found]),
-            "mean_error": _mean([one.reading.mean_error for one in found]),
+            "r2": round(fmean(one.reading.r2 for one in found), 4),
+            "mean_error": round(fmean(one.reading.mean_error for one in found), 4),
         }
         for name, found in offered.items()
     ]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return round(sum(values) / len(values), 4)

@@ -236,17 +236,8 @@ def _say_once(sentence: str) -> None:
 
 
 def _refuse_two_onnxruntimes() -> None:
-    installed = [name for name in ("onnxruntime", "onnxruntime-gpu") if _is_installed(name)]
-    if len(installed) > 1:
+    if all(any(metadata.distributions(name=name)) for name in ("onnxruntime", "onnxruntime-gpu")):
         raise DeviceError(
             "onnxruntime and onnxruntime-gpu are both installed and overwrite each other; "
             "make a fresh environment with one of the extras cpu and gpu"
         )
-
-
-def _is_installed(distribution: str) -> bool:
-    try:
-        metadata.distribution(distribution)
-    except metadata.PackageNotFoundError:
-        return False
-    return True

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 _DPI = 100
-HEALTH_SIZE_PX = (900, 260)
-"""The width and height of the figure of health."""
 STROKE = 0.45
 """The brightness of an image under colours."""
 
@@ -100,9 +98,8 @@ def darken(image: Floats, *, strokes: bool) -> Floats:
 
 def draw_health(health: Health, *, title: str) -> bytes:
     """Draw the health of a network's capsules as a PNG."""
-    width_px, height_px = HEALTH_SIZE_PX
     fill = partial(fill_health, health=health, title=title)
-    return draw_figure(fill, width_px=width_px, height_px=height_px)
+    return draw_figure(fill, width_px=900, height_px=260)
 
 
 def fill_health(figure: Figure | SubFigure, health: Health, *, title: str) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from model.bundle import Manifest
 from model.bundle.directions import Direction
-from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, fit_scale, font, png, signed
+from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, fit_scale, font, png
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, Pose, answer_fields
@@ -275,7 +275,7 @@ def _label_columns(
     draw: ImageDraw.ImageDraw, deltas: Sequence[float], *, left: int, bottom: int, pitch: int
 ) -> None:
     """Write as many deltas as have room, counted from the column of zero where there is one."""
-    labels = [signed(delta) for delta in deltas]
+    labels = [f"{delta:+.3g}" if delta else "0" for delta in deltas]
     widest = max(font(_FONT).getlength(label) for label in labels) + 6
     every = math.ceil(widest / pitch)
     origin = list(deltas).index(0) if 0 in deltas else 0
