@@ -51,6 +51,7 @@ def test_each_pose_has_its_image(channels: int) -> None:
         ({"shares": np.zeros((K, 3), np.float32)}, "shares are not"),
         ({"typical": np.zeros(K + 1, np.float32)}, "typical is not"),
         ({"poses": np.full((6, D), np.nan, np.float16)}, "not finite"),
+        ({"poses": np.zeros((6, D), np.int16)}, "numbers of another kind"),
     ],
 )
 def test_a_gallery_that_contradicts_itself_is_refused(change: dict[str, Any], words: str) -> None:
