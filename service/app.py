@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,6 @@ from service.http.route import Route, Router
 from service.inference.bundles import load_runtimes
 from service.inference.engine import Engine, open_engine
 from service.settings import Settings, SettingsError
-from service.telemetry.metrics import Workers
 
 _DESCRIPTION = """\
 Send an image (PNG, JPEG, WebP, BMP, GIF, TIFF) as a form's `file`, as the raw body, or as
@@ -56,7 +55,7 @@ def create_app(
     access: Access | None = None,
     load: Callable[[], Awaitable[Engine]] | None = None,
     reload: Callable[[], Coroutine[Any, Any, None]] | None = None,
-    registry: Workers | None = None,
+    count_workers: Callable[[], Mapping[str, int]] | None = None,
 ) -> FastAPI:
     """Wire the service: it loads the bundles while it already answers probes.
 
@@ -68,7 +67,7 @@ def create_app(
         access: the keys; by default those of the settings.
         load: loads the engine; by default, from the bundles of the settings.
         reload: has all workers load the bundles anew; without it, nothing can.
-        registry: of all workers, for the metrics.
+        count_workers: gives the number of workers in each state, for the metrics.
 
     Raises:
         service.settings.SettingsError: a setting is wrong, or the API keys cannot be used.
@@ -79,7 +78,7 @@ def create_app(
     context = Context(
         settings,
         max_cost=max_view_cost(settings.max_pictures),
-        registry=registry,
+        count_workers=count_workers,
         load=load,
         reload=reload,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from service.inference.engine import Engine
 from service.pictures import PictureDecoder, drawing_pool
 from service.settings import Settings
 from service.shared import SlowThread
-from service.telemetry.metrics import Metrics, Workers
+from service.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 3
@@ -29,13 +29,13 @@ class Context:
     Args:
         settings: of this process.
         max_cost: the rows of the most expensive request.
-        registry: of all workers, for the metrics.
+        count_workers: gives the number of workers in each state, for the metrics.
     """
 
     settings: Settings
     _: KW_ONLY
     max_cost: int = 0
-    registry: Workers | None = None
+    count_workers: Callable[[], Mapping[str, int]] | None = None
     load: Callable[[], Awaitable[Engine]] | None = None
     """Loads the engine."""
     reload: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -64,7 +64,7 @@ class Context:
             rows_per_s=settings.rate_limit_per_key,
             burst_rows=settings.rate_burst_per_key,
         )
-        self.metrics = Metrics(lambda: self.admission.waiting_rows, self.registry)
+        self.metrics = Metrics(lambda: self.admission.waiting_rows, self.count_workers)
         self.pictures = PictureDecoder(max_pixels=settings.max_pixels, processes=2)
         self.drawing = drawing_pool()
         self.slow = SlowThread()

@@ -72,7 +72,7 @@ class WorkerRegistry:
 
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
-        self.wanted = workers
+        self._workers = workers
 
     def report(self, slot: int, bundles: str, keys: str) -> None:
         """Record the digests of the bundles and of the keys that this worker serves."""
@@ -88,25 +88,19 @@ class WorkerRegistry:
     def ready_workers(self) -> list[ReadyWorker]:
         """The workers that can answer."""
         workers = []
-        for slot in range(self.wanted):
+        for slot in range(self._workers):
             with suppress(FileNotFoundError):
                 bundles, keys = (self.folder / f"serving-{slot}").read_text().split()
                 workers.append(ReadyWorker(bundles, keys))
         return workers
 
-    @property
-    def ready(self) -> int:
-        """How many workers can answer."""
-        return len(self.ready_workers)
+    def count_workers(self) -> dict[str, int]:
+        """How many workers the settings ask for, and how many can answer."""
+        return {"wanted": self._workers, "ready": len(self.ready_workers)}
 
     def request_reload(self) -> None:
         """Have one worker reload the bundles for all."""
         (self.folder / "reload").touch()
-
-    @property
-    def wants_reload(self) -> bool:
-        """Whether a reload is requested."""
-        return (self.folder / "reload").exists()
 
     def take_request(self) -> bool:
         """Take a requested reload. Return False if none is requested, or another worker took it."""

@@ -74,8 +74,6 @@ class Process(multiprocess.Process):
         """Whether it ever could."""
         self.ping_is_pending = False
         """Whether it has a ping to answer."""
-        self.was_killed = False
-        """Whether it was killed because it said nothing. It may take a while to end."""
         self.was_dropped = False
         """Whether, when the drain began, it had not started yet (then it was killed) or had already
         ended. Its exit code then does not count as a failure.
@@ -224,8 +222,7 @@ class Supervisor(multiprocess.Multiprocess):
         """Kill a worker that hangs."""
         heartbeat_s = self._options.heartbeat_timeout_s
         limit_s = heartbeat_s if process.has_ponged else STARTUP_TIMEOUT_S
-        if process.silent_s > limit_s and not process.was_killed:
-            process.was_killed = True
+        if process.silent_s > limit_s:
             process.reason = f"it has said nothing for {limit_s:g} s"
             process.process.kill()
 

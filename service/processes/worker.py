@@ -76,7 +76,7 @@ class Worker:
             access=self._access,
             load=self._open,
             reload=self._reload,
-            registry=self._registry,
+            count_workers=self._registry.count_workers,
         )
         self._context: Context = self.app.state  # type: ignore[assignment]  # see `create_app`
         self._loading = asyncio.Lock()
@@ -157,7 +157,7 @@ class Worker:
 
     async def _follow_bundles(self) -> None:
         """Reload when a signal has requested that, and serve the current bundles."""
-        if self._registry.wants_reload:
+        if not self._context.draining and self._registry.take_request():
             await self._reload(by_signal=True)
         await self._catch_up()
 
@@ -184,7 +184,7 @@ class Worker:
         The keys wait for no bundle, nor for another reload of bundles.
 
         Args:
-            by_signal: SIGHUP asked for it: only the worker that takes the request file reloads.
+            by_signal: SIGHUP asked for it, which another worker does later if one reloads now.
 
         Raises:
             Unavailable: this worker is starting or ending.
@@ -195,8 +195,6 @@ class Worker:
             raise Unavailable("the service is starting", retry_after_s=1)
         if self._context.draining:
             raise Unavailable("the service is ending", retry_after_s=1)
-        if by_signal and not self._registry.take_request():
-            return
         await self._replace_keys()
         try:
             with self._snapshots.lock(wait=False):

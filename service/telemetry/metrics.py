@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -44,30 +44,25 @@ class BatchReport(NamedTuple):
     seconds: float
 
 
-class Workers(Protocol):
-    """The workers of one service."""
-
-    @property
-    def wanted(self) -> int:
-        """How many the settings ask for."""
-
-    @property
-    def ready(self) -> int:
-        """How many can answer."""
-
-
 class Metrics:
-    """A registry of its own or, where workers share a folder, the sum of all workers'."""
+    """A registry of its own or, where workers share a folder, the sum of all workers'.
+
+    Args:
+        waiting_rows: gives the number of waiting rows.
+        count_workers: gives the number of workers in each state, if there is a supervisor.
+    """
 
     def __init__(
-        self, waiting_rows: Callable[[], int] = lambda: 0, registry: Workers | None = None
+        self,
+        waiting_rows: Callable[[], int] = lambda: 0,
+        count_workers: Callable[[], Mapping[str, int]] | None = None,
     ) -> None:
         self._waiting_rows = waiting_rows
         own = CollectorRegistry()
-        self._shown = CollectorRegistry() if registry else own
-        if registry:
+        self._shown = CollectorRegistry() if count_workers else own
+        if count_workers:
             MultiProcessCollector(self._shown)  # type: ignore[no-untyped-call]
-        self._shown.register(_Workers(registry))
+        self._shown.register(_Workers(count_workers or dict))
         self._last_page: asyncio.Task[bytes] | None = None
         self._next_page: asyncio.Task[bytes] | None = None
         """Not begun yet; None where nobody waits for it."""
@@ -188,15 +183,14 @@ def write_as(slot: int) -> None:
 
 
 class _Workers(Collector):
-    """The workers, if there is a supervisor."""
+    """The number of workers in each state."""
 
-    def __init__(self, registry: Workers | None) -> None:
-        self._registry = registry
+    def __init__(self, count_workers: Callable[[], Mapping[str, int]]) -> None:
+        self._count_workers = count_workers
 
     def collect(self) -> Iterator[Metric]:
         """How many there are in each state."""
         workers = GaugeMetricFamily("capsnet_workers", "Workers by state.", labels=["state"])
-        if self._registry:
-            workers.add_metric(["wanted"], self._registry.wanted)
-            workers.add_metric(["ready"], self._registry.ready)
+        for state, count in self._count_workers().items():
+            workers.add_metric([state], count)
         yield workers

@@ -58,7 +58,7 @@ from service.telemetry.metrics import Metrics, write_as
 from service.inference.batcher import BatchReport
 status, slot = WorkerRegistry(Path(sys.argv[1]), workers=2), int(sys.argv[2])
 write_as(slot)
-metrics = Metrics(lambda: 7, status)
+metrics = Metrics(lambda: 7, status.count_workers)
 status.report(slot, "digest", "digest")
 metrics.begin_request()
 metrics.begin_request()
