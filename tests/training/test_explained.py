@@ -10,7 +10,7 @@ import pytest
 from model.bundle import Bundle
 from model.preprocess import scale
 from model.runtime import Runtime
-from training.answers import answer_pairs
+from training.answers import answer_images, answer_pairs
 from training.data.datasets import Examples, spread_rows
 from training.data.pairs import fixed_pairs
 from training.explained import (
@@ -47,6 +47,18 @@ def test_each_class_has_its_own_components(count: int) -> None:
     assert 0 <= shares[0] < shares[1] < shares[2]
     assert 1 == pytest.approx(shares[2], abs=1e-3)
     assert shares[3] < 0.9
+
+
+def test_an_image_is_drawn_as_what_it_is_answered(runtime: Runtime) -> None:
+    """From the pose of its most present class, whatever the label says."""
+    examples = Examples(RNG.integers(0, 256, (20, 1, 28, 28), np.uint8), np.arange(20) % 2)
+    _, rows = measure_explained(
+        runtime, examples, answer_images(runtime, *examples), described="of noise"
+    )
+    presence, poses = runtime.encode(rows["image"])
+    seen = presence.argmax(axis=1)
+    drawn = runtime.decode(poses[np.arange(len(seen)), seen], seen)
+    assert np.allclose(drawn, rows[f"pose, {poses.shape[2]}"], atol=1e-5)
 
 
 def test_pairs_are_explained_digit_by_digit(strokes_bundle_path: Path) -> None:

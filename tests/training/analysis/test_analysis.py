@@ -79,6 +79,9 @@ def test_neighbours_are_the_training_images(bundle: Bundle, data_dir: Path) -> N
     own = poses[np.arange(len(poses)), training.labels]
     for pose in gallery.poses:
         assert min(np.abs(np.array(one) - pose).max() for one in own) < 1e-3
+    own = gallery.poses[gallery.labels == 0].astype(np.float64) @ gallery.whitening[0]
+    nearest = [np.sort(np.linalg.norm(own - pose, axis=1))[1] for pose in own]
+    assert gallery.typical[0] == pytest.approx(np.median(nearest), rel=1e-3)
     assert {name: manifest.sha256[name] for name in manifest.graphs.values()} == {
         name: weights[name] for name in manifest.graphs.values()
     }

@@ -56,6 +56,15 @@ def test_lengths_without_a_bias_do_not_see_a_sign(family: str) -> None:
     assert np.allclose(before, network(torch.from_numpy(IMAGES)).presence.detach().numpy())
 
 
+def test_votes_that_know_their_place_see_a_sign() -> None:
+    """Votes of matrix capsules add coordinates to what the poses give."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = build(TINY["matrix"]).eval()
+    before = network(torch.from_numpy(IMAGES)).presence.detach().numpy()
+    assert not np.allclose(before, presence_negated(network, IMAGES), atol=1e-6)
+
+
 @pytest.mark.parametrize("family", ["dynamic", "attention", "shared", "matrix"])
 def test_every_family_that_routes_is_measured(
     family: str, family_bundles: Path, data_dir: Path
