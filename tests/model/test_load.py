@@ -130,7 +130,8 @@ def test_what_is_no_picture_is_refused(
 
 def test_several_pictures_fail_one_by_one(strokes: LoadedBundle) -> None:
     """One alone raises its problem; a view of pairs refuses a network of single digits."""
-    good, broken = strokes.classify([SAMPLES / "7.png", b"no picture"])
-    assert (strokes.class_names[good.label], 415) == (good.class_name, broken.problem.status)
+    good, broken = map(vars, strokes.classify([SAMPLES / "7.png", b"no picture"]))
+    assert strokes.class_names[good["label"]] == good["class_name"]
+    assert 415 == broken["problem"].status
     with pytest.raises(ValueError, match="was not trained on overlapping digits"):
         strokes.segment(SAMPLES / "7.png")
