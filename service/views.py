@@ -55,14 +55,10 @@ class ModelQuery(Query):
     """The class of `asked`."""
 
     @cached_property
-    def values(self) -> dict[str, Any]:
-        """The parameters that the view knows."""
-        return {name: value for name, value in self if name != "model"}
-
-    @cached_property
     def asked(self) -> ViewQuery:
-        """The view's own query, which pickles."""
-        return self.view_query.model_construct(**self.values)
+        """The view's own query, which pickles, without what a body adds."""
+        values = {name: value for name, value in self if name != "model"}
+        return self.view_query.model_construct(**values)
 
 
 def view_route(view: AnyView, max_pictures: int, **options: Any) -> Route:
@@ -93,7 +89,9 @@ def _handler(view: AnyView) -> Handler:
     result: Any = SlowJsonOrPng if view.slow else JsonOrPng if view.draw else DeferredJson
 
     async def handler(request: Request, query: Any) -> DeferredJson[Any]:
-        asked = await _read_query(view, query, request)
+        asked: ViewQuery = query.asked
+        if view.body:
+            asked = asked.model_copy(update=await _read_body(view, request))
         manifest = _find_manifest(view, request, query.model)
         asked.check(manifest)
         if request.media_type == PNG:
@@ -130,15 +128,6 @@ def _query_type(view: AnyView) -> type[ModelQuery]:
         kind = create_model(name, __base__=ModelQuery, **fields)
     kind.view_query = view.query
     return kind
-
-
-async def _read_query(view: AnyView, query: ModelQuery, request: Request) -> ViewQuery:
-    """The view's own query, of the query string and perhaps the body."""
-    if view.body is None:
-        return query.asked
-    values = {**query.values, **await _read_body(view, request)}
-    asked: ViewQuery = view.query.model_construct(**values)
-    return asked
 
 
 async def _read_body(view: AnyView, request: Request) -> dict[str, Any]:
