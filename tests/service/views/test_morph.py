@@ -1,13 +1,7 @@
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 from fastapi.testclient import TestClient
-
-from tests.service.views.answers import answer_of
-
-ask = partial(answer_of, "/morph")
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, (422, "file")), (3, (413, None))])
