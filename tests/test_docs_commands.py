@@ -46,6 +46,7 @@ NOT_RUN = {
     "LISTEN=": "as above",
     "docker build": "needs Docker",
     "docker push": "needs a registry",
+    "sh tools/base_image.sh": "needs podman; .ci/image runs it",
     ". .venv/bin/activate": "changes the reader's shell",
     "pip install ./client": "needs a package index",
     "mv bundles/mnist": "is what tests/fire does",

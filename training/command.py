@@ -48,11 +48,11 @@ def run_file(file: Path) -> ModuleType:
     """Run a file, as `import` would, and return its module. It may declare families and tables.
 
     Raises:
-        typer.BadParameter: it is none.
+        TrainingError: it is none.
     """
     spec = spec_from_file_location(file.stem, file)
     if not file.is_file() or spec is None or spec.loader is None:
-        raise typer.BadParameter(f"{file} is no Python file")
+        raise TrainingError(f"{file} is no Python file")
     module = sys.modules[file.stem] = module_from_spec(spec)  # dataclasses look annotations up
     spec.loader.exec_module(module)
     return module
