@@ -18,11 +18,6 @@ from training.data.pairs import PairSet, fixed_pairs
 Json = dict[str, Any]
 
 
-EMPTY = np.zeros((1, 36, 36), np.uint8)
-MIDDLE = ((0, 0), (4, 4), (4, 4))
-"""Where an image of 28x28 pixels lies in one of 36x36."""
-
-
 def pixels(data_url: str) -> NDArray[np.uint8]:
     """A picture of an answer."""
     content = base64.b64decode(data_url.removeprefix("data:image/png;base64,"))
