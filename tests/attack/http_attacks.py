@@ -406,7 +406,7 @@ CASES = [
     Case(
         "pipelined behind a good key",
         pipelined_after_key,
-        ("first: 200", 401, 404, CLOSED),
+        ("first: 200", 400, 401, CLOSED),
         ("first: 200",),
         door="keys",
     ),
