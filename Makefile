@@ -38,10 +38,10 @@ install-training: $(VENV)/.dev ## Install what `python -m training` and developm
 ray: $(VENV)/.ray ## Serve with REPLICAS replicas on Ray Serve (ARGS="--model mnist ...").
 	$(BIN)/python -m deploy.ray --host $(HOST) --port $(PORT) --replicas $(REPLICAS) $(ARGS)
 
-# Four at once, also on two cores: tests wait for services, browsers and clocks half of the time.
+# Five at once, also on two cores: tests wait for services, browsers and clocks half of the time.
 # The first ones may wait for minutes until the bundles that all share are exported.
 test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need data sets.
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --timeout 900 $(ARGS)
+	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder --timeout 900 $(ARGS)
 
 test-cpu: ## Run the service's tests where only the extra cpu and pytest are installed.
 	@$(PYTHON) -m venv $(CPU_VENV) && $(CPU_VENV)/bin/python -m pip install --quiet \
