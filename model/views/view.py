@@ -92,7 +92,7 @@ class View(Generic[Q, A]):
         return [sentence for note in notes if (sentence := note(manifest))]
 
     async def ask(self, net: Net, query: Q, *pictures: Prepared | Exception) -> A:
-        """Compute the answer, with notes on what limits it, and with its drawing."""
+        """Compute the answer, with notes on what limits it, in the channels that are shown."""
         answer = await self.compute(net, query, *pictures)
         answer.notes = [*(answer.notes or ()), *self.notes_on(net.manifest)] or None
         answer.show(net.manifest.shown_channels)

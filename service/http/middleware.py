@@ -1,4 +1,4 @@
-"""The middleware of every request: its id, key, limits, times, headers, errors and log line."""
+"""The middleware of every request: its id, limits, times, headers, errors and log line."""
 
 from __future__ import annotations
 

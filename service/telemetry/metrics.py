@@ -39,7 +39,7 @@ class BatchReport(NamedTuple):
     """The report of one batch."""
 
     key: Any
-    """The key of the runner."""
+    """The key of the queue."""
     rows: int
     seconds: float
 
