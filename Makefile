@@ -61,7 +61,7 @@ check: $(VENV)/.dev ## Lint, types and architecture.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-audit: $(VENV)/.dev ## Write what an image holds to sbom-TARGET.cdx.json, and look for known vulnerabilities.
+audit: $(VENV)/.dev ## Write an image's pinned packages to sbom-TARGET.cdx.json, and look for known vulnerabilities.
 	$(BIN)/cyclonedx-py requirements docker/requirements-$(TARGET).txt --pyproject pyproject.toml \
 		--output-reproducible --output-file sbom-$(TARGET).cdx.json
 	$(BIN)/pip-audit --disable-pip --no-deps --vulnerability-service osv --requirement constraints.txt

@@ -18,7 +18,6 @@ from urllib.parse import unquote
 
 import grpc
 from fastapi import Response
-from google.protobuf.internal.decoder import _DecodeVarint32
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
 from starlette.types import ASGIApp, Message, Scope
@@ -368,21 +367,27 @@ async def _read(request: Request, kind: str) -> Any:
 def _check_head(message: bytes) -> None:
     """Check how much of a message is no raw tensor. All fields of the requests have a length."""
     position, head_bytes = 0, 0
-    malformed = MalformedRequest("the message is not of this method's type")
     while position < len(message):
-        try:
-            tag, start = _DecodeVarint32(message, position)
-            size, start = _DecodeVarint32(message, start)
-        except (DecodeError, IndexError) as error:
-            raise malformed from error
+        tag, start = _read_varint(message, position)
+        size, start = _read_varint(message, start)
         end = start + size
         if tag & 7 != 2 or end > len(message):
-            raise malformed
+            raise MalformedRequest("the message is not of this method's type")
         head_bytes += start - position + (0 if tag == _RAW_TAG else size)
         if head_bytes > MAX_HEAD_BYTES:
             text = f"a message has at most {MAX_HEAD_BYTES:,} bytes besides raw_input_contents"
             raise TooLarge(text)
         position = end
+
+
+def _read_varint(message: bytes, position: int) -> tuple[int, int]:
+    """An integer of 7 bits a byte, and where it ends."""
+    value = 0
+    for shift, byte in enumerate(message[position : position + 5]):
+        value |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return value, position + shift + 1
+    raise MalformedRequest("the message is not of this method's type")
 
 
 def _check(message: Any, model: ProtocolModel) -> Work:
