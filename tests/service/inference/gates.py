@@ -106,3 +106,10 @@ def _give_up(call: weakref.ref[asyncio.Future[Results]]) -> None:
 async def rows_of(*calls: asyncio.Future[Results]) -> list[list[Any]]:
     """What each call was given."""
     return [(await call).rows for call in calls]
+
+
+async def until_free(batcher: Batcher) -> None:
+    """Wait until no batch runs. Results are there a moment before, while the clock has moved."""
+    async with asyncio.timeout(PATIENCE_S):
+        while batcher.running_s:  # noqa: ASYNC110  the thread tells no loop
+            await asyncio.sleep(0)

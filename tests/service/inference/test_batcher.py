@@ -7,7 +7,15 @@ import pytest
 
 from service.errors import TooLate, Unavailable
 from service.inference.batcher import Batcher
-from tests.service.inference.gates import PATIENCE_S, Clock, Gate, batching, rows_of, start
+from tests.service.inference.gates import (
+    PATIENCE_S,
+    Clock,
+    Gate,
+    batching,
+    rows_of,
+    start,
+    until_free,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -53,6 +61,7 @@ async def test_a_lone_quick_row_is_computed_on_the_event_loop() -> None:
         for rows, on_the_loop in (((1,), False), ((0,), True), ((1,), False), ((1, 2), False)):
             gate.threads.clear()
             await rows_of(start(batcher, *rows))
+            await until_free(batcher)
             assert on_the_loop is (here in gate.threads)
 
 
