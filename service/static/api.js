@@ -1,8 +1,8 @@
 /** The service, as functions. Every failure is a `Problem`. */
 
+import { askForKey, calm, countDown } from "./notice.js";
+
 const KEY = "capsnet-api-key";
-/** What a header can hold. */
-const WRITABLE = /^[!-~]+$/;
 const WAITING = new Set([429, 503]);
 const UNREACHED_S = 3;
 
@@ -20,21 +20,6 @@ export class Problem extends Error {
 /** Thrown instead of asking again for what nobody wants any more. */
 export class Overtaken extends Error {}
 
-/** What the page does while it waits for room or needs a key; set once, by `notice.js`. */
-export const listener = {
-  /**
-   * @param {Problem} problem
-   * @param {number} seconds
-   * @param {() => boolean} wanted whether it is still worth waiting
-   * @returns {Promise<void>} when to try again
-   */
-  waiting: (problem, seconds, wanted) => pause(seconds),
-  /** Called when the service has answered after all. */
-  served: () => {},
-  /** @param {Problem} problem @returns {Promise<string>} a key */
-  askForKey: (problem) => Promise.reject(problem),
-};
-
 /**
  * Ask the service; tries again while it says when to or does not answer, with the key where it wants one.
  *
@@ -47,7 +32,7 @@ export async function ask(path, { query = {}, body, accept = "application/json",
   const url = `${path}${search(query)}`;
   let waited = false;
   const wait = async (problem, seconds) => {
-    await listener.waiting(problem, seconds, wanted);
+    await countDown(problem, seconds, wanted);
     if (!wanted()) throw new Overtaken(problem.title);
     waited = true;
   };
@@ -58,13 +43,13 @@ export async function ask(path, { query = {}, body, accept = "application/json",
       continue;
     }
     if (answer.ok) {
-      if (waited) listener.served();
+      if (waited) calm();
       return accept === "application/json" ? answer.json() : answer.blob();
     }
     const problem = await read(answer);
     const seconds = Number(answer.headers.get("Retry-After"));
     if (answer.status === 401) {
-      sessionStorage.setItem(KEY, await listener.askForKey(problem));
+      sessionStorage.setItem(KEY, await askForKey(problem));
     } else if (WAITING.has(answer.status) && seconds) {
       await wait(problem, seconds);
     } else {
@@ -76,7 +61,7 @@ export async function ask(path, { query = {}, body, accept = "application/json",
 function send(url, body, accept) {
   const headers = { Accept: accept };
   const key = sessionStorage.getItem(KEY);
-  if (key && WRITABLE.test(key)) headers["X-API-Key"] = key;
+  if (key) headers["X-API-Key"] = key;
   const form = body instanceof FormData;
   if (body && !form) headers["Content-Type"] = "application/json";
   const content = body && !form ? JSON.stringify(body) : body;
@@ -91,11 +76,6 @@ async function read(answer) {
 function search(query) {
   const pairs = Object.entries(query).filter(([, value]) => value !== undefined);
   return pairs.length ? `?${new URLSearchParams(pairs)}` : "";
-}
-
-/** @returns {Promise<void>} resolves after some seconds */
-export function pause(seconds) {
-  return new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 }
 
 /** Pictures as a body. @param {...Blob} pictures */

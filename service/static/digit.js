@@ -9,7 +9,7 @@ import { Lenses } from "./lenses.js";
 import { comparable, describe, directionsOf, forPhotos, invitation, missing, offers, share, weakPoses } from "./models.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
-import { decoder, hidePose, showDecoded, showMeasured, showMoved, showPose, tellError } from "./pose.js";
+import { hidePose, showDecoded, showMoved, showPose, tellError } from "./pose.js";
 import { openingOf } from "./samples.js";
 
 const GLANCE_MS = 150;
@@ -17,13 +17,12 @@ const whole = find("digit");
 const modelChoice = /** @type {HTMLSelectElement} */ (find("model"));
 const targetChoice = /** @type {HTMLSelectElement} */ (find("target"));
 
-export const pad = new Pad(find("pad"), { name: "Digit", fail: complain });
-const decode = decoder((image, { scene: moved }, measured) => {
+export const pad = new Pad(find("pad"), "Digit");
+const decode = latest(async ({ pose, of }, wanted) => {
+  const { images, measured } = await ask("/decode", { query: { model: of.model.name }, body: { pose, label: of.target }, wanted });
   calm();
-  if (moved !== scene) return;
-  showMoved(image);
-  showMeasured(measured);
-}, complain);
+  if (of === scene) showMoved(images[0], measured);
+});
 
 let models = [];
 /**
@@ -32,7 +31,7 @@ let models = [];
  */
 let scene = null;
 let glancing = null;
-const lenses = new Lenses(() => scene, others);
+const lenses = new Lenses(() => scene, (model) => models.filter((one) => comparable(one, model)));
 
 const look = latest(async ({ model, target, settled }, wanted) => {
   if (pad.empty) {
@@ -60,7 +59,7 @@ const look = latest(async ({ model, target, settled }, wanted) => {
     showScene(null);
     throw error;
   }
-}, complain);
+}, whole);
 
 function showScene(next, settled = true) {
   scene = next;
@@ -78,17 +77,12 @@ function showScene(next, settled = true) {
 function placeSliders() {
   if (!scene?.decoded || weakPoses(scene.model)) return hidePose();
   const shown = scene;
-  const { model, prediction, target } = shown;
+  const { model, prediction, target } = scene;
   const draw = (pose, moved) => {
     tellError(moved ? null : shown.decoded);
-    decode({ model: model.name, label: target, pose, scene: shown });
+    decode({ pose, of: shown });
   };
   showPose(prediction.poses[target], directionsOf(model, target), draw);
-}
-
-/** The networks that a network can be compared with. */
-function others(model) {
-  return models.filter((one) => comparable(one, model));
 }
 
 function chosenModel() {
@@ -97,9 +91,7 @@ function chosenModel() {
 
 function lookAgain({ target, settled = true } = {}) {
   const model = chosenModel();
-  if (!model) return;
-  whole.setAttribute("aria-busy", "true");
-  look({ model, target, settled }).then(() => whole.removeAttribute("aria-busy"));
+  if (model) look({ model, target, settled });
 }
 
 /** While a stroke grows, a few times a second are enough. */
@@ -163,7 +155,7 @@ export async function restoreDigit() {
   const named = models.find(({ name }) => name === recall("model"));
   modelChoice.value = (named ?? models.find((model) => model.default) ?? models[0]).name;
   showModel();
-  lenses.open(recall("view"));
+  lenses.tabs.open(recall("view"));
   whole.setAttribute("aria-busy", "true");
   if (!(await showPicture(recall("image")))) return;
   const target = recallNumber("target");
@@ -207,4 +199,4 @@ const showNeighbours = latest(async (scene, wanted) => {
     return make("div", { class: "paper", title: alt }, pixels(image, alt));
   });
   near.replaceChildren(make("p", { class: "quiet" }, title), make("div", { class: "row" }, ...images));
-}, complain);
+});

@@ -56,24 +56,23 @@ export function show(image, source, alt) {
   image.alt = alt ?? "";
 }
 
-const VIEWS = "/documentation/explanation/views.html";
-/** The paragraphs of that page by view. */
-const PARAGRAPHS = {
-  pose: "sweeps-what-does-a-pose-dimension-do",
-  sweep: "sweeps-what-does-a-pose-dimension-do",
-  routing: "routing-who-agreed",
-  equivariance: "equivariance-does-the-pose-follow-the-image",
-  occlusion: "occlusion-which-ink-matters",
-  rivals: "rivals-why-not-another-class",
-  neighbours: "neighbours-what-does-it-look-like-to-the-network",
-  morph: "morph-what-lies-between-two-poses",
-  compare: "compare-what-do-two-networks-make-of-one-image",
-  segment: "two-digits-which-strokes-belong-to-which",
+/** What the documentation says of each view. */
+const EXPLANATIONS = {
+  pose: "views.html#sweeps-what-does-a-pose-dimension-do",
+  sweep: "views.html#sweeps-what-does-a-pose-dimension-do",
+  routing: "views.html#routing-who-agreed",
+  equivariance: "views.html#equivariance-does-the-pose-follow-the-image",
+  occlusion: "views.html#occlusion-which-ink-matters",
+  rivals: "views.html#rivals-why-not-another-class",
+  neighbours: "views.html#neighbours-what-does-it-look-like-to-the-network",
+  morph: "views.html#morph-what-lies-between-two-poses",
+  compare: "views.html#compare-what-do-two-networks-make-of-one-image",
+  segment: "views.html#two-digits-which-strokes-belong-to-which",
+  health: "health.html",
 };
 
-/** @param {string} view @returns {HTMLElement} a line with a link; the page's top for a view without a paragraph */
+/** @param {string} view @returns {HTMLElement} a line with a link; the top of the page of views for an unknown one */
 export function explained(view) {
-  const paragraph = PARAGRAPHS[view];
-  const href = paragraph ? `${VIEWS}#${paragraph}` : VIEWS;
+  const href = `/documentation/explanation/${EXPLANATIONS[view] ?? "views.html"}`;
   return make("p", { class: "explained" }, make("a", { href }, "How to read this"));
 }

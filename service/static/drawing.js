@@ -6,11 +6,14 @@ import { isApart, snap } from "./strokes.js";
 const SIDE = 560;
 const PEN = 0.085; // of the side: as thick as MNIST's, in a digit of a usual size
 
-/** A square to draw in. Fires "change" after every stroke and "stroke" while one grows. */
-export class Drawing extends EventTarget {
-  /** @param {string} label for screen readers */
-  constructor(label) {
-    super();
+/** A square to draw in. */
+export class Drawing {
+  /**
+   * @param {string} label for screen readers
+   * @param {(kind: "stroke" | "change") => void} drew called with "change" after every stroke, "stroke" while one grows
+   */
+  constructor(label, drew) {
+    this.drew = drew;
     this.strokes = [];
     this.canvas = make("canvas", { width: SIDE, height: SIDE, role: "img", "aria-label": label });
     this.canvas.addEventListener("pointerdown", (event) => this.#begin(event));
@@ -31,12 +34,12 @@ export class Drawing extends EventTarget {
 
   undo() {
     this.strokes.pop();
-    this.#changed();
+    this.#changed("change");
   }
 
   clear() {
     this.strokes = [];
-    this.#changed();
+    this.#changed("change");
   }
 
   /** Put other strokes in place of these without telling anyone. */
@@ -59,47 +62,34 @@ export class Drawing extends EventTarget {
     if (!event.isPrimary || event.button !== 0) return;
     event.preventDefault();
     this.canvas.setPointerCapture(event.pointerId);
-    this.#put(this.#place(event));
+    this.drawn = [this.#place(event)];
+    this.strokes.push(this.drawn);
+    this.#changed("stroke");
   }
 
   #extend(event) {
     if (!this.drawn || !event.isPrimary) return;
     const events = event.getCoalescedEvents?.() ?? [];
-    this.#add((events.length ? events : [event]).map((one) => this.#place(one)));
+    for (const point of (events.length ? events : [event]).map((one) => this.#place(one))) {
+      if (isApart(point, this.drawn.at(-1))) this.drawn.push(point);
+    }
+    this.#changed("stroke");
   }
 
   #end(event) {
-    if (this.drawn && event.isPrimary) this.#lift();
-  }
-
-  #put(point) {
-    this.drawn = [snap(point)];
-    this.strokes.push(this.drawn);
-    this.#paint();
-    this.dispatchEvent(new Event("stroke"));
-  }
-
-  #add(points) {
-    for (const point of points.map(snap)) {
-      if (this.drawn && isApart(point, this.drawn.at(-1))) this.drawn.push(point);
-    }
-    this.#paint();
-    this.dispatchEvent(new Event("stroke"));
-  }
-
-  #lift() {
+    if (!this.drawn || !event.isPrimary) return;
     this.drawn = null;
-    this.#changed();
+    this.#changed("change");
   }
 
   #place(event) {
     const box = this.canvas.getBoundingClientRect();
-    return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+    return snap([(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height]);
   }
 
-  #changed() {
+  #changed(kind) {
     this.#paint();
-    this.dispatchEvent(new Event("change"));
+    this.drew(kind);
   }
 
   #paint() {

@@ -22,34 +22,21 @@ export function fileChooser(take) {
   return [make("button", { type: "button", onclick: () => field.click() }, "Choose a file"), field];
 }
 
-export function takeDrops(pad) {
-  const over = (inside) => (event) => {
-    event.preventDefault();
-    pad.paper.classList.toggle("over", inside);
-  };
-  pad.paper.addEventListener("dragover", over(true));
-  pad.paper.addEventListener("dragleave", over(false));
-  pad.paper.addEventListener("drop", (event) => {
-    over(false)(event);
-    const [file] = event.dataTransfer.files;
-    if (file) pad.take(file);
-  });
-}
-
-/** Pictures that are pasted, or dropped outside a pad, go to the pad under the pointer, else to an empty pad in view. */
-export function takeStrays(pads) {
-  const take = ([file]) => {
+/** Files that are dropped or pasted go to the pad under the pointer, else to an empty pad in view. */
+export function takeFiles(pads) {
+  const take = ([file], target) => {
     const inView = pads.filter((one) => one.paper.offsetParent !== null);
-    const pad = inView.find((one) => one.pointedAt) ?? inView.find((one) => one.empty) ?? inView[0];
+    const under = inView.find((one) => one.paper.contains(target) || one.pointedAt);
+    const pad = under ?? inView.find((one) => one.empty) ?? inView[0];
     if (file && pad) pad.take(file);
   };
-  document.addEventListener("paste", (event) => take(event.clipboardData.files));
-  document.addEventListener("dragover", (event) => {
-    if (event.dataTransfer.types.includes("Files")) event.preventDefault(); // else the browser opens the file
-  });
-  document.addEventListener("drop", (event) => {
-    if (event.defaultPrevented || !event.dataTransfer.types.includes("Files")) return; // a pad's, or no file
-    event.preventDefault();
-    take(event.dataTransfer.files);
-  });
+  document.addEventListener("paste", ({ clipboardData, target }) => take(clipboardData.files, target));
+  for (const type of ["dragover", "dragleave", "drop"]) {
+    document.addEventListener(type, (event) => {
+      if (!event.dataTransfer.types.includes("Files")) return;
+      event.preventDefault(); // else the browser opens the file
+      for (const { paper } of pads) paper.classList.toggle("over", type === "dragover" && paper.contains(event.target));
+      if (type === "drop") take(event.dataTransfer.files, event.target);
+    });
+  }
 }

@@ -2,10 +2,10 @@
 
 import { remember } from "./address.js";
 import { ask } from "./api.js";
-import { figureOf, find, make, NOTHING_YET } from "./dom.js";
+import { explained, figureOf, find, make, NOTHING_YET } from "./dom.js";
 import { latest } from "./latest.js";
 import { offers, weakPoses } from "./models.js";
-import { calm, complain } from "./notice.js";
+import { calm } from "./notice.js";
 import { showEnds } from "./pose.js";
 import { drawRouting } from "./routing.js";
 import { drawCompare, drawSweep } from "./sweep.js";
@@ -20,16 +20,14 @@ export class Lenses {
   constructor(scene, others) {
     this.active = "pose";
     this.others = others;
-    /** The view of the service behind each panel. */
-    this.views = { pose: "decode", sweep: "sweep", routing: "routing", compare: "sweep" };
     this.model = null;
-    this.needs = { pose: "decode", sweep: "decode", routing: "trace" };
+    /** By the id of a panel: `show` fills it with a scene; the view of the service behind it, and what that needs. */
     this.lenses = {
-      pose: { show: showEnds }, // its sliders come with every scene
-      sweep: lens(find("sweep"), drawSweep),
-      routing: lens(find("routing"), drawRouting),
-      health: lens(find("health"), drawHealth),
-      compare: lens(find("compare"), (shown, wanted) => drawCompare(shown, others(shown.model), wanted)),
+      pose: { show: showEnds, view: "decode", needs: "decode" }, // its sliders come with every scene
+      sweep: { show: lens(find("sweep"), drawSweep), view: "sweep", needs: "decode" },
+      routing: { show: lens(find("routing"), drawRouting), view: "routing", needs: "trace" },
+      health: { show: lens(find("health"), drawHealth) },
+      compare: { show: lens(find("compare"), (shown, wanted) => drawCompare(shown, others(shown.model), wanted)), view: "sweep" },
     };
     this.tabs = tabs(document.querySelector(".lenses [role=tablist]"), (panel, picked) => {
       this.active = panel;
@@ -44,14 +42,9 @@ export class Lenses {
     this.lenses[this.active].show(scene);
   }
 
-  /** Open the panel of that name, if there is one. */
-  open(name) {
-    this.tabs.open(name);
-  }
-
   /** Say what limits the open view of this network, where anything is known to. */
   tellLimits() {
-    const notes = this.model?.notes[this.views[this.active]] ?? [];
+    const notes = this.model?.notes[this.lenses[this.active].view] ?? [];
     find("limits").textContent = notes.join(" ").replaceAll(" %", "\u00a0%");
     find("limits").hidden = !notes.length;
   }
@@ -62,7 +55,7 @@ export class Lenses {
     this.tellLimits();
     const further = { compare: this.others(model).length > 0, health: Boolean(model.health) };
     const suits = (need) => !need || (offers(model, need) && !(need === "decode" && weakPoses(model)));
-    this.tabs.offer((panel) => further[panel] ?? suits(this.needs[panel]));
+    this.tabs.offer((panel) => further[panel] ?? suits(this.lenses[panel].needs));
   }
 
   /** Add the tab and the panel of a view, once. */
@@ -71,25 +64,26 @@ export class Lenses {
     if (this.lenses[name]) return;
     const { tab, panel } = panelOf(view);
     find("health").before(panel);
+    const show = lens(panel, (shown, wanted) => drawView(view, shown, wanted));
+    this.lenses[name] = { show, view: view.path.slice(1), needs: view.needs };
     this.tabs.add(tab, find("tab-health"));
-    this.needs[name] = view.needs;
-    this.views[name] = view.path.slice(1);
-    this.lenses[name] = lens(panel, (shown, wanted) => drawView(view, shown, wanted));
   }
 }
 
 /**
  * @param {HTMLElement} panel
  * @param {(scene: any, wanted: () => boolean) => Promise<Node[]>} draw asks the service and gives what is to be seen
- * @returns {{show: (scene: any) => void}}
+ * @returns {(scene: any) => void} fills the panel
  */
 function lens(panel, draw) {
   let shown;
 
-  const fill = latest(async (scene, wanted) => {
-    if (!scene) return empty();
+  return latest(async (scene, wanted) => {
+    if (!scene) {
+      shown = null;
+      return panel.replaceChildren(make("p", { class: "quiet" }, NOTHING_YET));
+    }
     if (scene === shown) return;
-    panel.setAttribute("aria-busy", "true");
     try {
       panel.replaceChildren(...(await draw(scene, wanted)));
       shown = scene;
@@ -98,27 +92,16 @@ function lens(panel, draw) {
       shown = null;
       panel.replaceChildren();
       throw error;
-    } finally {
-      panel.removeAttribute("aria-busy");
     }
-  }, complain);
-
-  function empty() {
-    shown = null;
-    panel.replaceChildren(make("p", { class: "quiet" }, NOTHING_YET));
-  }
-
-  return { show: fill };
+  }, panel);
 }
-
-const DEFINITIONS = "/documentation/explanation/health.html";
 
 /** @returns {Promise<Node[]>} */
 async function drawHealth({ model }, wanted) {
   const drawing = await ask(`/models/${encodeURIComponent(model.name)}/health`, { accept: "image/png", wanted });
   return [
     make("p", { class: "lead" }, `How the capsules of ${model.name} work. The numbers belong to the network, not to your picture.`),
-    make("p", { class: "explained" }, make("a", { href: DEFINITIONS }, "How to read this")),
+    explained("health"),
     figureOf(drawing, `the health of ${model.name}`),
   ];
 }

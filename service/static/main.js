@@ -1,12 +1,11 @@
 /** Wires the page: networks, tabs, address and tour. */
 
 import { link, onTravel, recall, remember } from "./address.js";
-import { pause } from "./api.js";
 import { offerModels, pad, restoreDigit } from "./digit.js";
 import { find } from "./dom.js";
-import { takeStrays } from "./files.js";
+import { takeFiles } from "./files.js";
 import { forPairs, loadModels } from "./models.js";
-import { calm, complain, tell } from "./notice.js";
+import { calm, complain, pause, tell } from "./notice.js";
 import { OWN_FILE } from "./pad.js";
 import { pairPads } from "./pair.js";
 import { tabs } from "./tabs.js";
@@ -45,8 +44,8 @@ async function startUntilItWorks() {
   }
 }
 
-const { pads, restorePair, showPair } = pairPads(find("pair"), { models: startUntilItWorks(), fail: complain });
-takeStrays([pad, ...pads]);
+const { pads, restorePair, showPair } = pairPads(find("pair"), startUntilItWorks());
+takeFiles([pad, ...pads]);
 onTravel(() => {
   tasks.open(recall("tab"));
   restoreDigit();

@@ -8,15 +8,11 @@ const NAMED = 10;
 /** @returns {Promise<any[]>} the manifest of each, with its samples and what only the list of models says */
 export async function loadModels() {
   const { models } = await ask("/models");
-  const load = async (summary) => ({
-    ...(await ask(`/models/${encodeURIComponent(summary.name)}`)),
-    samples: await loadSamples(summary),
-    default: summary.default,
-    family_title: summary.family_title,
-    notes: summary.notes,
-    explained: summary.explained,
-    offered: summary.directions,
-  });
+  const load = async (summary) => {
+    const manifest = await ask(`/models/${encodeURIComponent(summary.name)}`);
+    const { directions } = manifest;
+    return { ...manifest, ...summary, directions, offered: summary.directions, samples: await loadSamples(summary) };
+  };
   return Promise.all(models.map(load));
 }
 

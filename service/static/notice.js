@@ -1,16 +1,19 @@
 /** What the page says when something is amiss, and the form that asks for a key. */
 
-import { listener, pause, Problem } from "./api.js";
 import { find, make } from "./dom.js";
 
 const box = find("notice");
 const countdown = make("span", { "aria-hidden": "true" });
 
-/** Say that something failed. */
+/** Say that something failed: a problem of the service, or the page itself. */
 export function complain(error) {
-  if (error instanceof Problem) return say("problem", error.title, error.detail ?? "");
-  console.error(error);
-  say("problem", "The page failed.", String(error));
+  if (error.title) {
+    tell(error.title, error.detail ?? "");
+  } else {
+    console.error(error);
+    tell("The page failed.", String(error));
+  }
+  box.classList.add("problem");
 }
 
 /** Say that all is well again. */
@@ -19,13 +22,9 @@ export function calm() {
   box.className = "notice";
 }
 
-/** Say that something is done. */
+/** Say something in place of what was said before. */
 export function tell(title, ...details) {
-  say("done", title, ...details);
-}
-
-function say(kind, title, ...details) {
-  box.className = `notice ${kind}`;
+  box.className = "notice";
   box.replaceChildren(make("strong", {}, sentence(title)), " ", make("span", {}, ...details));
 }
 
@@ -33,27 +32,31 @@ function sentence(text) {
   return text.replace(/^./, (first) => first.toUpperCase()).replace(/[^.]$/, "$&.");
 }
 
-/** Says what is waited for once, and counts the seconds without reading them aloud. */
-listener.waiting = async (problem, seconds, wanted) => {
+/** @returns {Promise<void>} resolves after some seconds */
+export function pause(seconds) {
+  return new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+}
+
+/** Say once what is waited for, and count the seconds, while the answer is wanted, without reading them aloud. */
+export async function countDown(problem, seconds, wanted) {
   const reason = problem.status === 503 ? (problem.detail ?? problem.title) : problem.title;
   const said = countdown.isConnected && box.firstChild.textContent === sentence(reason);
-  if (!said) say("waiting", reason, "Trying again ", countdown);
+  if (!said) tell(reason, "Trying again ", countdown);
   for (let left = Math.ceil(seconds); left > 0 && wanted(); left -= 1) {
     countdown.textContent = `in ${left} s.`;
     await pause(1);
   }
-};
-
-listener.served = calm;
+}
 
 let asked = null;
 
-listener.askForKey = (problem) => {
+/** @param {{detail?: string}} problem @returns {Promise<string>} a key */
+export function askForKey(problem) {
   asked ??= new Promise((resolve) => open(problem, resolve)).finally(() => {
     asked = null;
   });
   return asked;
-};
+}
 
 function open(problem, resolve) {
   const dialog = /** @type {HTMLDialogElement} */ (find("key"));

@@ -2,7 +2,8 @@
 
 import { make, show } from "./dom.js";
 import { Drawing } from "./drawing.js";
-import { fileChooser, takeDrops } from "./files.js";
+import { fileChooser } from "./files.js";
+import { complain } from "./notice.js";
 import { fetchSample } from "./samples.js";
 import { read, write } from "./strokes.js";
 
@@ -16,19 +17,15 @@ const NOTHING = "none";
 export class Pad extends EventTarget {
   /**
    * @param {HTMLElement} parent
-   * @param {{name: string, fail: (error: unknown) => void}} options
+   * @param {string} name
    */
-  constructor(parent, { name, fail }) {
+  constructor(parent, name) {
     super();
     this.file = null;
-    this.fail = fail;
-    this.drawing = new Drawing(`${name}: draw here, or choose below`);
-    this.drawing.addEventListener("stroke", () => this.#drew("stroke"));
-    this.drawing.addEventListener("change", () => this.#drew("change"));
+    this.drawing = new Drawing(`${name}: draw here, or choose below`, (kind) => this.#drew(kind));
     this.image = make("img", { class: "taken", alt: "", hidden: true });
     this.hint = make("p", { class: "hint" });
     this.paper = make("div", { class: "paper pad" }, this.image, this.drawing.canvas, this.hint);
-    takeDrops(this);
     this.samples = make("div", { class: "samples", role: "group", "aria-label": `${name}: samples` });
     this.credit = make("p", { class: "credit quiet" });
     parent.append(this.paper, this.#tools(name), this.samples, this.credit);
@@ -138,8 +135,8 @@ export class Pad extends EventTarget {
     const image = make("img", { class: "pixels", alt: "", onload: () => URL.revokeObjectURL(image.src) });
     fetchSample(sample).then((file) => {
       image.src = URL.createObjectURL(file);
-    }, this.fail);
-    const take = () => this.takeSample(sample).catch(this.fail);
+    }, complain);
+    const take = () => this.takeSample(sample).catch(complain);
     const name = { "aria-label": `Sample ${sample.name}`, title: sample.name };
     return make("button", { type: "button", onclick: take, ...name }, image);
   }

@@ -12,19 +12,20 @@ import { routingSwitch } from "./routing.js";
 import { DIGITS } from "./samples.js";
 
 const OPENING = ["mnist-3", "mnist-5"];
+const TITLES = ["First digit", "Second digit"];
 const ORDINALS = ["first", "second"];
 /** The directions that each digit can be moved along. */
 const SLIDERS = 3;
 
 /**
  * @param {HTMLElement} panel
- * @param {{models: Promise<{pair: any[], digit: any[]}>, fail: (error: unknown) => void}} options the networks for pairs,
- *   and those for single digits, of which one reads each pad alone
+ * @param {Promise<{pair: any[], digit: any[]}>} models the networks for pairs, and those for single digits, of which
+ *   one reads each pad alone
  * @returns {{pads: Pad[], restorePair: () => void, showPair: () => void}} `showPair` is called when the panel is seen
  */
-export function pairPads(panel, { models, fail }) {
-  const places = [make("div"), make("div")];
-  const pads = places.map((place, index) => new Pad(place, { name: ["First digit", "Second digit"][index], fail }));
+export function pairPads(panel, models) {
+  const places = TITLES.map((title) => titled(title, make("div")));
+  const pads = places.map((place, index) => new Pad(place.lastChild, TITLES[index]));
   const [right, down] = [distance("right", "second digit, moved right"), distance("down", "second digit, moved down")];
   const told = () => ({ first: pads[0].source, second: pads[1].source, right: right.input.value, down: down.input.value });
   const image = make("img", { class: "pixels", alt: "", hidden: true });
@@ -44,7 +45,7 @@ export function pairPads(panel, { models, fail }) {
       clear();
       throw error;
     }
-  }, fail);
+  }, panel);
 
   async function takeApart(model, reader, wanted) {
     const query = { dx: right.input.value, dy: down.input.value };
@@ -77,9 +78,7 @@ export function pairPads(panel, { models, fail }) {
   let due = false;
   const update = () => {
     due = panel.hidden;
-    if (due) return;
-    panel.setAttribute("aria-busy", "true");
-    segment().then(() => panel.removeAttribute("aria-busy"));
+    if (!due) segment();
   };
   const showPair = () => due && update();
   async function restorePair() {
@@ -87,10 +86,10 @@ export function pairPads(panel, { models, fail }) {
     const before = JSON.stringify(told());
     for (const one of [right, down]) one.put(recallNumber(one.input.id));
     try {
-      const held = await Promise.all(["first", "second"].map((name, place) => pads[place].restore(recall(name), OPENING[place])));
+      const held = await Promise.all(ORDINALS.map((name, place) => pads[place].restore(recall(name), OPENING[place])));
       if (held.every(Boolean) && JSON.stringify(told()) !== before) update();
     } catch (error) {
-      fail(error);
+      complain(error);
     }
   }
 
@@ -106,9 +105,8 @@ export function pairPads(panel, { models, fail }) {
       update();
     });
   }
-  const [first, second] = places.map((place, index) => titled(["First digit", "Second digit"][index], place));
   const both = titled("Both digits", make("div", { class: "paper" }, image, hint), right.row, down.row);
-  const parts = make("div", { class: "pair-parts" }, make("div", { class: "story pair" }, first, second, both), result);
+  const parts = make("div", { class: "pair-parts" }, make("div", { class: "story pair" }, ...places, both), result);
   panel.append(message, parts, routing, explained("segment"), variance);
   models.then((found) => {
     if (!found?.pair.length) return;
@@ -168,11 +166,8 @@ function sliders(model, overlay, described, { segment, place, canvas }) {
       const { perturbed, value: told } = await ask("/perturb", { query, body: upload(overlay), wanted });
       const drawn = told.measured === null ? "" : `, drawn ${amount(told.measured)}`;
       value.textContent = `${amount(told.asked)}${drawn} ${one.unit}`.trim();
-      const painted = await paint([perturbed], place);
-      canvas.width = painted.width;
-      canvas.height = painted.height;
-      canvas.getContext("2d").drawImage(painted, 0, 0);
-    }, complain);
+      canvas.getContext("2d").drawImage(await paint([perturbed], place), 0, 0);
+    });
     input.addEventListener("input", () => {
       for (const other of rows) if (other.input !== input) other.input.value = "0";
       draw();
@@ -207,10 +202,7 @@ function figure(canvas, title, facts, segment) {
   return make("figure", {}, make("div", { class: "night" }, canvas), make("figcaption", {}, title, ...lines), ...mask);
 }
 
-const COLOURS = [
-  [255, 122, 89],
-  [64, 196, 208],
-]; // warm and cold; light grey where they meet, and apart for all kinds of colour vision
+const COLOURS = ["rgb(255 122 89)", "rgb(64 196 208)"]; // warm and cold; light where they meet, and apart for all kinds of colour vision
 
 /**
  * @param {string[]} sources pictures of one size
@@ -219,12 +211,12 @@ const COLOURS = [
  */
 async function paint(sources, first) {
   const images = await Promise.all(sources.map(load));
-  const { width, height } = images[0];
-  const canvas = make("canvas", { width, height, role: "img", class: "blocks" });
-  const sum = new ImageData(width, height);
-  images.forEach((image, place) => add(sum.data, read(image), COLOURS[(first + place) % COLOURS.length]));
-  canvas.getContext("2d").putImageData(sum, 0, 0);
-  return canvas;
+  const painted = images.map((image, place) => tint(image, COLOURS[(first + place) % COLOURS.length]));
+  const [sum, ...others] = painted.map((canvas) => canvas.getContext("2d"));
+  sum.globalCompositeOperation = "lighter";
+  for (const { canvas } of others) sum.drawImage(canvas, 0, 0);
+  sum.globalCompositeOperation = "copy"; // of another picture in its place
+  return sum.canvas;
 }
 
 async function load(source) {
@@ -233,17 +225,13 @@ async function load(source) {
   return image;
 }
 
-function read(image) {
-  const context = make("canvas", { width: image.width, height: image.height }).getContext("2d");
+function tint(image, colour) {
+  const { width, height } = image;
+  const canvas = make("canvas", { width, height, role: "img", class: "blocks" });
+  const context = canvas.getContext("2d");
   context.drawImage(image, 0, 0);
-  return context.getImageData(0, 0, image.width, image.height).data;
-}
-
-function add(sum, grey, colour) {
-  for (let place = 0; place < sum.length; place += 4) {
-    colour.forEach((strength, channel) => {
-      sum[place + channel] += (strength * grey[place]) / 255; // clamped: at most 255
-    });
-    sum[place + 3] = 255;
-  }
+  context.globalCompositeOperation = "multiply";
+  context.fillStyle = colour;
+  context.fillRect(0, 0, width, height);
+  return canvas;
 }

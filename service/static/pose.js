@@ -4,7 +4,6 @@ import { recall, remember } from "./address.js";
 import { ask } from "./api.js";
 import { explained, find, make, NOTHING_YET, show } from "./dom.js";
 import { latest } from "./latest.js";
-import { complain } from "./notice.js";
 
 /** How far the slider of a dimension goes each way. */
 const REACH = 0.5;
@@ -34,7 +33,7 @@ panel.append(
   make(
     "div",
     { class: "bench" },
-    make("div", { class: "reading" }, lead, explained("pose")),
+    make("div", {}, lead, explained("pose")),
     make("div", { class: "preview" }, make("div", { class: "paper" }, preview), beside),
     further,
     raw,
@@ -78,7 +77,7 @@ export const showEnds = latest(async (scene, wanted) => {
   const poses = ends.map(({ one, by }) => add(current.pose, one, by));
   const { images } = await ask("/decode", { query: { model: scene.model.name }, body: { poses, label: scene.target }, wanted });
   ends.forEach(({ image }, place) => show(image, images[place]));
-}, complain);
+});
 
 /** Sliders and hundredths, as in "4_12.d0_-5": dimension 4 by 0.12 and the first direction by -0.05. */
 function readMoved(text = "") {
@@ -89,19 +88,6 @@ function readMoved(text = "") {
 function writeMoved() {
   const pairs = current.sliders.map(({ key, input }) => [key, Math.round(100 * Number(input.value))]);
   return pairs.filter(([, hundredths]) => hundredths).map((pair) => pair.join("_")).join(".");
-}
-
-/** Show the picture as it is now next to the sliders: the large one may be out of sight. */
-function showPreview(image) {
-  show(preview, image);
-}
-
-/** What was measured on the drawing, by the name of the direction. */
-export function showMeasured(measured = {}) {
-  for (const one of current?.sliders ?? []) {
-    one.drawn = measured[one.name]?.[0];
-    one.say();
-  }
 }
 
 /** No picture, no sliders. */
@@ -195,21 +181,6 @@ export function signed(value) {
   return value > 0 ? `+${value}` : String(value).replace("-", "−");
 }
 
-/**
- * Decodes poses, the newest first and one at a time.
- *
- * @param {(image: string, request: any) => void} drawn
- * @param {(error: unknown) => void} fail
- * @returns {(request: {model: string, label: number, pose: number[], scene?: any}) => Promise<void>}
- */
-export function decoder(drawn, fail) {
-  return latest(async (request, wanted) => {
-    const { model, label, pose } = request;
-    const answer = await ask("/decode", { query: { model }, body: { pose, label }, wanted });
-    drawn(answer.images[0], request, answer.measured);
-  }, fail);
-}
-
 const reconstruction = /** @type {HTMLImageElement} */ (find("reconstruction"));
 const fitted = /** @type {HTMLImageElement} */ (find("fitted"));
 
@@ -221,9 +192,13 @@ export function showDecoded(decoded) {
   tellError(decoded);
 }
 
-/** An image decoded from a pose that was moved. */
-export function showMoved(image) {
+/** An image decoded from a pose that was moved, and what was measured on it, by the name of the direction. */
+export function showMoved(image, measured = {}) {
   showReconstruction(image, reconstruction.alt);
+  for (const one of current?.sliders ?? []) {
+    one.drawn = measured[one.name]?.[0];
+    one.say();
+  }
 }
 
 /** How far the reconstruction is from the network's input; nothing of one whose pose was moved. */
@@ -233,5 +208,5 @@ export function tellError(decoded) {
 
 function showReconstruction(image, alt) {
   show(reconstruction, image, alt);
-  showPreview(image);
+  show(preview, image); // next to the sliders, from where the large one may be out of sight
 }

@@ -4,7 +4,6 @@ import { recall, recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
 import { explained, figureOf, make, pixels } from "./dom.js";
 import { latest } from "./latest.js";
-import { complain } from "./notice.js";
 
 /** @returns {Promise<Node[]>} */
 export async function drawRouting({ model, picture, target, input }, wanted) {
@@ -15,12 +14,12 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
   const everywhere = layer.rows * layer.columns === 1; // each capsule sees the whole picture
   const maps = routing.heat_maps[everywhere ? "types" : "grid"]; // [iteration][class][type], or [row][column]
   const strongest = Math.max(...maps.flat(3).map(Math.abs)) || 1;
-  const map = () => (everywhere ? new CapsuleMap(layer, strongest) : new HeatMap(model, input, strongest));
+  const map = () => supportMap(model, input, strongest);
   const last = routing.iterations.length - 1;
   const large = map();
   const small = model.class_names.map(map);
   const facts = routing.iterations.map((one, step) => row(step, one, target, last && model.family === "dynamic"));
-  const hidden = routing.layers.map((layer) => new HiddenLayer(layer));
+  const hidden = routing.layers.map(hiddenLayer);
 
   function show(step) {
     large.paint(maps[step][target]);
@@ -100,99 +99,59 @@ function key() {
   );
 }
 
-/** Cells for support: the more, the stronger their colour. */
-class SupportMap {
-  constructor(count, columns, strongest, opaque = 1) {
-    this.strongest = strongest;
-    this.opaque = opaque; // the strongest cell
-    this.cells = new Cells(count, columns, { "aria-hidden": "true" });
-    this.paper = make("div", { class: "paper" }, this.cells.grid);
-  }
-
-  /** @param {number[] | number[][]} support of each cell, or of rows of them */
-  paint(support) {
-    const strength = (value) => this.opaque * Math.sqrt(Math.abs(value) / this.strongest);
-    this.cells.paint(support, (value) => [value > 0 ? "supports" : "opposes", strength(value)]);
-  }
-
-  figure(caption) {
-    return make("figure", {}, this.paper, make("figcaption", {}, caption));
-  }
-}
-
-/** A cell for each capsule, by its number. */
-class CapsuleMap extends SupportMap {
-  constructor({ types }, strongest) {
-    const columns = Math.ceil(Math.sqrt(types));
-    super(types, columns, strongest);
-    this.paper.style.aspectRatio = `${columns} / ${Math.ceil(types / columns)}`;
-  }
-}
-
-/** The picture with a grid of cells over it, each around the middle of what its capsules see. */
-class HeatMap extends SupportMap {
-  constructor({ layers, width, height }, input, strongest) {
-    const { rows, columns, field_px: field, stride_px: stride, offset_px: offset } = layers.at(-1);
-    super(rows * columns, columns, strongest, 0.75); // the picture shows through
+/** The support for a class: of each capsule, or of each place over the picture, around the middle of what capsules see. */
+function supportMap({ layers, width, height }, input, strongest) {
+  const { types, rows, columns, field_px: field, stride_px: stride, offset_px: offset } = layers.at(-1);
+  const everywhere = rows * columns === 1; // each capsule sees the whole picture
+  const across = everywhere ? Math.ceil(Math.sqrt(types)) : columns;
+  const { paper, grid, fill } = cells(everywhere ? types : rows * columns, across);
+  if (everywhere) {
+    paper.style.aspectRatio = `${across} / ${Math.ceil(types / across)}`;
+  } else {
     const share = (length, whole) => `${((100 * length) / whole).toFixed(3)}%`;
     const start = offset + (field - stride) / 2;
-    Object.assign(this.cells.grid.style, {
-      left: share(start, width),
-      top: share(start, height),
-      width: share(stride * columns, width),
-      height: share(stride * rows, height),
-    });
-    if (input) this.paper.prepend(pixels(input));
+    grid.style.inset = `${share(start, height)} auto auto ${share(start, width)}`;
+    grid.style.width = share(stride * columns, width);
+    grid.style.height = share(stride * rows, height);
+    if (input) paper.prepend(pixels(input));
   }
+  const opaque = everywhere ? 1 : 0.75; // the picture shows through
+  const strength = (value) => opaque * Math.sqrt(Math.abs(value) / strongest);
+  return {
+    paint: (support) => fill(support, (value) => [value > 0 ? "supports" : "opposes", strength(value)]),
+    figure: (caption) => make("figure", {}, paper, make("figcaption", {}, caption)),
+  };
 }
 
 /** The activations of a layer of convolutional capsules: a small map for each of its types. */
-class HiddenLayer {
-  constructor({ name, iterations }) {
-    this.maps = iterations.map((one) => one.maps); // [iteration][type][row][column]
-    const all = this.maps.flat(3);
-    [this.low, this.high] = [Math.min(...all), Math.max(...all)];
-    const [rows, columns] = [this.maps[0][0].length, this.maps[0][0][0].length];
-    this.types = this.maps[0].map(() => new Cells(rows * columns, columns));
-    const range = `${this.low.toFixed(2)} to ${this.high.toFixed(2)}`;
-    const words = `${name}: activations of its ${this.types.length} types, ${range}; the stronger the colour, the higher.`;
-    const papers = this.types.map(({ grid }) => make("div", { class: "paper" }, grid));
-    const types = make("div", { class: "types", "aria-hidden": "true" }, ...papers);
-    this.figure = make("figure", { class: "hidden-layer" }, types, make("figcaption", {}, words));
-  }
-
-  /** @param {number} step which iteration */
-  paint(step) {
-    const strength = (activation) => (activation - this.low) / (this.high - this.low || 1);
-    for (const [type, cells] of this.types.entries()) {
-      cells.paint(this.maps[step][type], (activation) => ["active", strength(activation)]);
-    }
-  }
+function hiddenLayer({ name, iterations }) {
+  const maps = iterations.map((one) => one.maps); // [iteration][type][row][column]
+  const all = maps.flat(3);
+  const [low, high] = [Math.min(...all), Math.max(...all)];
+  const types = maps[0].map((map) => cells(map.flat().length, map[0].length));
+  const words = `${name}: activations of its ${types.length} types, ${low.toFixed(2)} to ${high.toFixed(2)}; the stronger the colour, the higher.`;
+  const papers = make("div", { class: "types", "aria-hidden": "true" }, ...types.map(({ paper }) => paper));
+  const look = (activation) => ["active", (activation - low) / (high - low || 1)];
+  return {
+    paint: (step) => types.forEach(({ fill }, type) => fill(maps[step][type], look)),
+    figure: make("figure", { class: "hidden-layer" }, papers, make("figcaption", {}, words)),
+  };
 }
 
-class Cells {
-  /**
-   * @param {number} count
-   * @param {number} columns
-   * @param {Record<string, unknown>} [attributes] of the grid
-   */
-  constructor(count, columns, attributes = {}) {
-    this.cells = Array.from({ length: count }, () => make("span"));
-    this.grid = make("div", { ...attributes, class: "cells" }, ...this.cells);
-    this.grid.style.gridTemplateColumns = `repeat(${columns}, 1fr)`;
-  }
-
-  /**
-   * @param {number[] | number[][]} values of each cell, or of rows of them
-   * @param {(value: number) => [colour: string, strength: number]} look a class of the style sheet, and 0 to 1
-   */
-  paint(values, look) {
-    for (const [place, value] of values.flat().entries()) {
-      const [colour, strength] = look(value);
-      this.cells[place].className = colour;
-      this.cells[place].style.opacity = strength;
-    }
-  }
+/**
+ * A grid of cells on paper. `fill` colours them: `look` gives a class of the style sheet and a strength of 0 to 1 for
+ * each value, which may stand in rows.
+ */
+function cells(count, columns) {
+  const spans = Array.from({ length: count }, () => make("span"));
+  const grid = make("div", { class: "cells", "aria-hidden": "true" }, ...spans);
+  grid.style.gridTemplateColumns = `repeat(${columns}, 1fr)`;
+  const fill = (values, look) => values.flat().forEach((value, place) => {
+    const [colour, strength] = look(value);
+    spans[place].className = colour;
+    spans[place].style.opacity = strength;
+  });
+  return { paper: make("div", { class: "paper" }, grid), grid, fill };
 }
 
 /** The answer, measured on whole test splits. */
@@ -207,7 +166,7 @@ export function routingSwitch(model, picture) {
     const query = { model: model.name };
     const drawing = await ask("/routing-off", { query, body: upload(picture), accept: "image/png", wanted });
     answer.replaceChildren(figureOf(drawing, "the answer with other couplings"));
-  }, complain);
+  });
   box.addEventListener("change", () => {
     remember({ routing: box.checked ? null : "off" });
     fill();

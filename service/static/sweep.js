@@ -6,7 +6,6 @@ import { explained, make, pixels } from "./dom.js";
 import { latest } from "./latest.js";
 import { stillBars } from "./lengths.js";
 import { directionsOf, offers } from "./models.js";
-import { complain } from "./notice.js";
 import { signed } from "./pose.js";
 
 /** Of larger poses the usual steps would be more pictures than the service draws. */
@@ -61,14 +60,9 @@ export async function drawCompare(scene, others, wanted) {
   choice.value = (others.find(({ name }) => name === recall("other")) ?? others[0]).name;
   const fill = latest(async (_, newest) => {
     const other = others.find(({ name }) => name === choice.value);
-    result.setAttribute("aria-busy", "true");
-    try {
-      const both = await Promise.all([scene.model, other].map((model) => column(model, scene, () => wanted() && newest())));
-      result.replaceChildren(...both.map(([top]) => top), ...both.map(([, sweep]) => sweep));
-    } finally {
-      result.removeAttribute("aria-busy");
-    }
-  }, complain);
+    const both = await Promise.all([scene.model, other].map((model) => column(model, scene, () => wanted() && newest())));
+    result.replaceChildren(...both.map(([top]) => top), ...both.map(([, sweep]) => sweep));
+  }, result);
   choice.addEventListener("change", () => {
     remember({ other: choice.value });
     fill();

@@ -7,7 +7,7 @@ import { explained, figureOf, make, unmarked } from "./dom.js";
 import { fileChooser } from "./files.js";
 import { latest } from "./latest.js";
 import { forArrays, offers } from "./models.js";
-import { calm, complain } from "./notice.js";
+import { calm } from "./notice.js";
 import { fetchSample } from "./samples.js";
 
 /** What the page shows in another way. */
@@ -72,7 +72,6 @@ export async function drawView(view, scene, wanted) {
     .map((one) => control(names(one.name), one, scene, redraw));
   const other = view.pictures === 2 ? await secondPicture(view, scene, wanted, redraw) : null;
   const fill = latest(async (_, newest) => {
-    result.setAttribute("aria-busy", "true");
     try {
       const options = { query: query(view, scene, controls), wanted: () => wanted() && newest() };
       const second = await other?.picture();
@@ -85,10 +84,8 @@ export async function drawView(view, scene, wanted) {
     } catch (error) {
       if (!(error instanceof Problem) || ![409, 422].includes(error.status)) throw error;
       refuse(error);
-    } finally {
-      result.removeAttribute("aria-busy");
     }
-  }, complain);
+  }, result);
 
   /** Say what is wrong: at the field that is to blame, or in place of the result. */
   function refuse({ parameter, detail, title }) {
