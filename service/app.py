@@ -166,7 +166,7 @@ async def load_engine(
         folder: where a copy of the bundles is.
 
     Raises:
-        NothingToServe, ReloadRefused, model.runtime.DeviceError: see `load_runtimes`.
+        BundleRefused, model.runtime.DeviceError: see `load_runtimes`.
     """
 
     def load() -> Engine:

@@ -12,17 +12,10 @@ from pathlib import Path
 from model.bundle import MANIFEST, Bundle, BundleError
 from model.runtime import Runtime
 from model.runtime.cpu import cpu_quota
+from service.errors import BundleRefused
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
-
-
-class NothingToServe(Exception):
-    """The default bundle could not be loaded."""
-
-
-class ReloadRefused(Exception):
-    """A bundle on disk cannot be loaded."""
 
 
 def find_bundles(folder: Path, names: Iterable[str]) -> list[Path]:
@@ -46,9 +39,9 @@ def load_runtimes(
         folder: where a copy of the folder of the settings is. Errors name the original.
 
     Raises:
-        NothingToServe: nothing is loaded, or the default bundle is not. If the settings name no
-            default and there is no bundle `mnist`, the first bundle by name is the default.
-        ReloadRefused: one is broken, if `strict`.
+        BundleRefused: nothing is loaded, or the default bundle is not, or one is broken, if
+            `strict`. If the settings name no default and there is no bundle `mnist`, the first
+            bundle by name is the default.
         model.runtime.DeviceError: the device that was asked for does not work.
     """
     folder = folder or settings.bundles
@@ -56,7 +49,7 @@ def load_runtimes(
     def refuse(reason: str) -> None:
         reason = reason.replace(str(folder), str(settings.bundles))
         if strict:
-            raise ReloadRefused(reason)
+            raise BundleRefused(reason)
         log.error("bundle skipped: %s", reason)
 
     bundles: list[Bundle] = []
@@ -85,7 +78,7 @@ def load_runtimes(
         except BundleError as error:
             refuse(str(error))
     if not settings.bundles.is_dir():
-        raise NothingToServe(f"there is no folder of bundles {settings.bundles}")
+        raise BundleRefused(f"there is no folder of bundles {settings.bundles}")
     if settings.default_model not in runtimes:
         is_broken = settings.default_model in {path.name for path in paths}
         _replace_default(settings, runtimes, is_broken=is_broken)
@@ -96,7 +89,7 @@ def _replace_default(settings: Settings, names: Collection[str], *, is_broken: b
     """Log which bundle is the default instead of one that is not loaded, or refuse to serve."""
     if is_broken or not names or "default_model" in settings.model_fields_set:
         known = ", ".join(sorted(names))
-        raise NothingToServe(
+        raise BundleRefused(
             f"the default model {settings.default_model!r} is not among the loaded bundles "
             f"({known or 'none'}) of {settings.bundles}"
             + f": set CAPSNET_DEFAULT_MODEL to one of {known}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import resource
 from collections.abc import Sequence
 from contextvars import Context
@@ -38,9 +37,6 @@ def refuse_candidates(folders: Sequence[Path]) -> dict[Path, str]:
     """Open bundles in disposable processes. Return the reasons by folder of those that fail.
 
     It blocks until all are opened, on a thread without an event loop.
-
-    Raises:
-        OSError: a process cannot be started.
     """
     # Nobody is charged for the time: a request that reloads has its own context.
     return Context().run(asyncio.run, _refuse_all(folders)) if folders else {}
@@ -51,32 +47,26 @@ async def _refuse_all(folders: Sequence[Path]) -> dict[Path, str]:
     pool, turns = Pool(__name__, **limits), asyncio.Semaphore(_AT_ONCE)
 
     async def refuse(folder: Path) -> str:
+        """Open a bundle. Return why it cannot be served; an empty text if it can."""
         async with turns:  # the time for a bundle begins with its turn
             try:
-                return await _refuse(pool, folder)
+                async with asyncio.timeout(_WALL * TIMEOUT_S):
+                    reason, _ = await pool.run(TIMEOUT_S, open_candidate, folder)
+            except (Crashed, RuntimeError, TimeoutError, Unavailable):
+                reason = (
+                    f"{folder}: loading it takes more than {TIMEOUT_S:g} s of CPU time, or crashes"
+                )
+            except MemoryError:
+                reason = f"{folder}: loading it takes more than {MEMORY_BYTES:,} bytes"
             finally:
                 pool.end_idle()  # no bundle gets the memory or the process of another
+        return str(reason)[:_MAX_REASON_CHARS].encode(errors="replace").decode()
 
     try:
-        await pool.run(TIMEOUT_S, os.getpid)
         reasons = await asyncio.gather(*map(refuse, folders))
-    except Unavailable as error:
-        raise OSError(str(error)) from error
     finally:
         pool.close()
     return {folder: reason for folder, reason in zip(folders, reasons, strict=True) if reason}
-
-
-async def _refuse(pool: Pool, folder: Path) -> str:
-    """Open a bundle. Return why it cannot be served; an empty text if it can."""
-    try:
-        async with asyncio.timeout(_WALL * TIMEOUT_S):
-            reason, _ = await pool.run(TIMEOUT_S, open_candidate, folder)
-    except (Crashed, RuntimeError, TimeoutError, Unavailable):
-        return f"{folder}: loading it takes more than {TIMEOUT_S:g} s of CPU time, or crashes"
-    except MemoryError:
-        return f"{folder}: loading it takes more than {MEMORY_BYTES:,} bytes"
-    return str(reason)[:_MAX_REASON_CHARS].encode(errors="replace").decode()
 
 
 def open_candidate(folder: Path) -> str:

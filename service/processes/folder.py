@@ -1,4 +1,4 @@
-"""The service's own folder, and what its processes tell each other in it.
+"""The service's own folder, and which bundles and keys its processes serve, in files in it.
 
 It is removed at the end, and by the next start if the service was killed.
 """
@@ -55,63 +55,81 @@ def _remove_abandoned(temporary: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-class ReadyWorker(NamedTuple):
-    """A worker that can answer."""
+class Revision(NamedTuple):
+    """Bundles and keys that a worker serves."""
 
-    bundles: str
-    """The digest of the bundles that it answers with."""
-    keys: str
-    """The digest of the keys that it answers with."""
+    bundles: str = ""
+    """The name of a copy of the bundles."""
+    keys: str = ""
+    """The digests of the API keys, as `Access.dump` gives them."""
 
 
-class WorkerRegistry:
-    """Records which workers serve, and whether a reload is requested, in files that all can read.
+class Revisions:
+    """What all workers are to serve, what each serves, and whether a reload is requested.
 
-    The files are named by worker slot. A worker that replaces another has its slot.
+    Each is a file that all processes can read. The files of workers are named by their slot: a
+    worker that replaces another has its slot.
     """
 
     def __init__(self, folder: Path, workers: int) -> None:
-        self.folder = folder
+        self._folder = folder
         self._workers = workers
 
-    def report(self, slot: int, bundles: str, keys: str) -> None:
-        """Record the digests of the bundles and of the keys that this worker serves."""
-        replace_text(self.folder / f"serving-{slot}", f"{bundles} {keys}")
+    @property
+    def current(self) -> Revision | None:
+        """What all workers are to serve; None before the first `change`."""
+        return self._read("current")
+
+    def change(self, **parts: str) -> Revision:
+        """Have all workers serve other bundles, or other keys, and return the whole revision."""
+        with (self._folder / "current.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            revision = (self.current or Revision())._replace(**parts)
+            self._write("current", revision)
+        return revision
+
+    def report(self, slot: int, revision: Revision) -> None:
+        """Record what a worker serves."""
+        self._write(f"serving-{slot}", revision)
 
     def clear(self, slot: int) -> None:
         """Remove the files of a worker that has ended, except its counters."""
         for pattern in (f"serving-{slot}", f"gauge_live*_{slot}.db"):
-            for path in self.folder.glob(pattern):
+            for path in self._folder.glob(pattern):
                 path.unlink()
 
+    def served_by(self, slot: int) -> Revision | None:
+        """What a worker serves; None if it cannot answer."""
+        return self._read(f"serving-{slot}")
+
     @property
-    def ready_workers(self) -> list[ReadyWorker]:
-        """The workers that can answer."""
-        workers = []
-        for slot in range(self._workers):
-            with suppress(FileNotFoundError):
-                bundles, keys = (self.folder / f"serving-{slot}").read_text().split()
-                workers.append(ReadyWorker(bundles, keys))
-        return workers
+    def served(self) -> list[Revision]:
+        """What the workers serve that can answer."""
+        return [served for slot in range(self._workers) if (served := self.served_by(slot))]
 
     def count_workers(self) -> dict[str, int]:
         """How many workers the settings ask for, and how many can answer."""
-        return {"wanted": self._workers, "ready": len(self.ready_workers)}
+        return {"wanted": self._workers, "ready": len(self.served)}
 
     def request_reload(self) -> None:
         """Have one worker reload the bundles for all."""
-        (self.folder / "reload").touch()
+        (self._folder / "reload").touch()
 
     def take_request(self) -> bool:
         """Take a requested reload. Return False if none is requested, or another worker took it."""
         with suppress(FileNotFoundError):
-            (self.folder / "reload").unlink()
+            (self._folder / "reload").unlink()
             return True
         return False
 
+    def _read(self, name: str) -> Revision | None:
+        try:
+            return Revision(*(self._folder / name).read_text().split("\n"))
+        except FileNotFoundError:
+            return None
 
-def replace_text(path: Path, text: str) -> None:
-    """Write a file atomically, because others read it."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text)
-    part.replace(path)
+    def _write(self, name: str, revision: Revision) -> None:
+        """Replace a file in one step, because others read it."""
+        part = self._folder / f".{name}.{os.getpid()}"
+        part.write_text("\n".join(revision))
+        part.replace(self._folder / name)

@@ -1,4 +1,4 @@
-"""The server of a worker: uvicorn's, with a drain and limits of its own, and a watchdog."""
+"""The server of a worker: uvicorn's, with a drain and limits of its own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import shutil
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from types import FrameType
 
@@ -40,9 +38,8 @@ and the kernel resets those that do not fit. More at once would leave none to th
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Errors of `accept` that last until something is released. `accept` also reports errors of the
 connection itself, such as ECONNABORTED: the next connection may succeed (accept(2))."""
-HUNG = 80
-"""Exit code of a worker that its watchdog ended."""
-_TICK_S = 1.0
+_BEAT_S = 1.0
+"""A worker tells the supervisor this often that its event loop turns."""
 
 
 class Server(uvicorn.Server):
@@ -53,7 +50,8 @@ class Server(uvicorn.Server):
     Args:
         app: what it serves.
         settings: of this process.
-        send_to_supervisor: tells the supervisor why this process ends.
+        send_to_supervisor: tells the supervisor that the event loop turns, or why this process
+            ends.
         others_answer: whether other workers can answer.
     """
 
@@ -61,7 +59,7 @@ class Server(uvicorn.Server):
         self,
         app: FastAPI,
         settings: Settings,
-        send_to_supervisor: Callable[[str], None],
+        send_to_supervisor: Callable[[str | bool], None],
         others_answer: Callable[[], bool],
     ) -> None:
         config = uvicorn.Config(
@@ -88,12 +86,10 @@ class Server(uvicorn.Server):
         self._accepting: set[asyncio.Task[None]] = set()
         self._end_at = float("inf")
         self._is_orphan = False
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether requests can be answered."""
-        can_answer: bool = self._context.can_answer
-        return can_answer
+        self._batch_s = 0.0
+        """Seconds that the running batch has taken, counted in beats: a machine that was frozen is
+        no reason to end.
+        """
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until there is a reason to stop, and end the process, whatever its threads do."""
@@ -114,14 +110,7 @@ class Server(uvicorn.Server):
         uvloop would accept and drop connections where no descriptor is left.
         """
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
-        Watchdog(
-            asyncio.get_running_loop(),
-            lambda: self._context.running_s,
-            inference_timeout_s=self._settings.inference_timeout_s,
-            heartbeat_timeout_s=self._settings.heartbeat_timeout_s,
-            send_to_supervisor=self._send_to_supervisor,
-            leave=self._leave,
-        ).start()
+        self._beat()
         await super().startup(sockets=[])
         self.listen(sockets or [])
 
@@ -158,7 +147,7 @@ class Server(uvicorn.Server):
 
     def _listen(self) -> None:
         """Start or stop accepting connections."""
-        accepts = self.is_ready or not self._others_answer()
+        accepts = self._context.can_answer or not self._others_answer()
         if accepts != self._accepts:
             self._accepts = accepts
             for listener in self._listeners:
@@ -210,64 +199,19 @@ class Server(uvicorn.Server):
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
 
-    def _leave(self) -> None:
-        """Drain without grace, because the supervisor is gone."""
-        self._is_orphan = self._context.draining = True
-        self._end_at = 0.0
+    def _beat(self) -> None:
+        """Say that the event loop turns. End this process if an inference hangs.
 
-
-class Watchdog(threading.Thread):
-    """Ends this process if its event loop does not turn or an inference takes too long.
-
-    Seconds are counted in ticks of this thread: a machine that was frozen is no reason to end.
-
-    Args:
-        loop: the event loop.
-        running_s: how long the running batch has taken so far, in seconds.
-        inference_timeout_s: a batch that takes longer hangs.
-        heartbeat_timeout_s: within which the loop has to turn.
-        send_to_supervisor: tells the supervisor why this process ends.
-        leave: called on the event loop if the supervisor is gone.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        running_s: Callable[[], float],
-        *,
-        inference_timeout_s: float,
-        heartbeat_timeout_s: float,
-        send_to_supervisor: Callable[[str], None],
-        leave: Callable[[], None],
-    ) -> None:
-        super().__init__(name="watchdog", daemon=True)
-        self._loop, self._batch_running_s = loop, running_s
-        self._inference_timeout_s = inference_timeout_s
-        self._heartbeat_timeout_s = heartbeat_timeout_s
-        self._send_to_supervisor, self._leave = send_to_supervisor, leave
-        self._silent_s = self._running_s = 0.0
-
-    def run(self) -> None:
-        """Check once a second."""
-        parent = multiprocessing.parent_process()
-        while True:
-            time.sleep(_TICK_S)
-            self._silent_s += _TICK_S
-            runs_since_last_tick = self._batch_running_s() > _TICK_S
-            self._running_s = self._running_s + _TICK_S if runs_since_last_tick else 0.0
-            if self._silent_s > self._heartbeat_timeout_s:
-                self._end(f"its event loop has not turned for {self._heartbeat_timeout_s:g} s")
-            if self._running_s > self._inference_timeout_s:
-                self._end(f"an inference takes longer than {self._inference_timeout_s:g} s")
-            with suppress(RuntimeError):  # the loop has ended, and this process hangs if it goes on
-                self._loop.call_soon_threadsafe(self._turn)
-                if parent and not parent.is_alive():
-                    self._loop.call_soon_threadsafe(self._leave)
-
-    def _turn(self) -> None:
-        self._silent_s = 0.0
-
-    def _end(self, reason: str) -> None:
-        """End at once, without a word in the log: its lock may be held."""
-        self._send_to_supervisor(reason)
-        os._exit(HUNG)
+        Drain without grace if the supervisor is gone.
+        """
+        asyncio.get_running_loop().call_later(_BEAT_S, self._beat)
+        limit_s, parent = self._settings.inference_timeout_s, multiprocessing.parent_process()
+        self._batch_s = self._batch_s + _BEAT_S if self._context.running_s > _BEAT_S else 0.0
+        if self._batch_s > limit_s:
+            self._send_to_supervisor(f"an inference takes longer than {limit_s:g} s")
+            os._exit(1)
+        if parent and parent.is_alive():
+            self._send_to_supervisor(True)
+        else:
+            self._is_orphan = self._context.draining = True
+            self._end_at = 0.0

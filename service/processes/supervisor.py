@@ -7,33 +7,29 @@ import os
 import signal
 import socket
 import time
-from functools import cached_property
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import uvicorn
 from uvicorn.supervisors import multiprocess
 
-from service.processes.folder import WorkerRegistry
-
-if TYPE_CHECKING:
-    from service.processes.server import Server
+from service.processes.folder import Revisions
 
 log = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 STARTUP_TIMEOUT_S = 120.0
-"""A worker may take this long to report that it runs, before it loads bundles."""
+"""A worker may take this long until its event loop turns; it loads bundles afterwards."""
 UNREADY_TIMEOUT_S = 300.0
 """The service ends if no worker is ready for this long, at the start or later."""
 _TICK_S = 0.5
 """uvicorn calls `keep_subprocess_alive` once in this many seconds."""
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.1, 30.0
 """The shortest and longest wait between the end of a worker and the start of its replacement."""
-_STARTS = 5
-"""A service that never had a ready worker fails after this many failed starts of each slot."""
 _SOUND_S = 60.0
-"""After being ready for this long, earlier failures of a slot do not count."""
+"""Once a worker has lived for this long, earlier failures of its slot do not count."""
+_BACKLOG = 2048
+"""So many connections wait to be accepted."""
 _MARGIN_S = 10.0
 """A worker that has not ended this long after its own limits is killed."""
 
@@ -52,80 +48,61 @@ class Options(NamedTuple):
 
 
 class Process(multiprocess.Process):
-    """The supervisor's record of a worker; `target`, `server` and `pong` run in the worker.
+    """The supervisor's record of a worker; `target` runs in the worker.
 
-    The worker answers uvicorn's pings with whether it can answer requests, and says why it ends.
-    Seconds are counted in ticks of the supervisor: a machine that was frozen is no reason to end a
-    worker.
+    The worker sends True once a second while its event loop turns, and says why it ends. Seconds
+    are counted in ticks of the supervisor: a machine that was frozen is no reason to end a worker.
     """
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], slot: int) -> None:
+    def __init__(
+        self, config: uvicorn.Config, sockets: list[socket.socket], slot: int, failures: int = 0
+    ) -> None:
         super().__init__(config, sockets)
         self.slot = slot
-        self.failures = 0
-        """Ends of workers of this slot, without one that was ready for long in between."""
-        self.has_refused = False
-        """Whether a worker of this slot has said why it cannot answer."""
-        self.has_ponged = False
-        """Whether it has answered a ping, or said that it is ready."""
-        self.can_answer = False
-        """Whether it can answer requests, as it last said."""
-        self.was_ready = False
-        """Whether it ever could."""
-        self.ping_is_pending = False
-        """Whether it has a ping to answer."""
-        self.was_dropped = False
-        """Whether, when the drain began, it had not started yet (then it was killed) or had already
-        ended. Its exit code then does not count as a failure.
-        """
+        self.failures = failures
+        """Ends of workers of this slot, without one that lived for `_SOUND_S` in between."""
+        self.lived_s = self.silent_s = 0.0
+        """Seconds since its start, and since it last sent something."""
+        self.has_begun = False
+        """Whether it has sent anything; from then on, it takes signals."""
         self.reason: str | None = None
         """Why it ends, or was killed."""
-        self.silent_s = 0.0
-        """Seconds since it last said whether it can answer."""
-        self.ready_s = 0.0
-        """Seconds in which it could answer."""
-        self.ended_at: float | None = None
-        """When the supervisor saw that it has ended, or last failed to start another, in seconds of
-        `time.monotonic`.
-        """
+        self.replaced_at: float | None = None
+        """When another starts in its place, once it has ended, in seconds of `time.monotonic`."""
 
     def target(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve in the worker's process."""
-        os.setsid()  # a terminal's signals are for the supervisor alone
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        _ = self.server  # made before a thread asks for it
-        super().target(sockets)
-
-    @cached_property
-    def server(self) -> Server:
-        """The server, created in the worker's process."""
         from service.processes.worker import create_server  # noqa: PLC0415  not in the supervisor
 
-        return create_server(self.config.workers, self.slot, self.child_conn.send)
-
-    def pong(self) -> None:
-        """Answer one ping."""
-        self.child_conn.recv()
-        self.child_conn.send(self.server.is_ready)
-
-    def poll(self) -> None:
-        """Read the worker's messages, and send it a ping."""
-        self.silent_s += _TICK_S
-        self.ready_s += _TICK_S * self.can_answer
-        self.read()
-        if not self.ping_is_pending:
-            self.parent_conn.send(b"ping")
-            self.ping_is_pending = True
+        os.setsid()  # a terminal's signals are for the supervisor alone
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        create_server(self.config.workers, self.slot, self.child_conn.send).run(sockets)
 
     def read(self) -> None:
         """Read the worker's messages."""
         while self.parent_conn.poll():
             message = self.parent_conn.recv()
+            self.has_begun, self.silent_s = True, 0.0
             if isinstance(message, str):
-                self.reason, self.has_refused = message, True
-            else:
-                self.has_ponged, self.can_answer, self.ping_is_pending = True, message, False
-                self.was_ready, self.silent_s = self.was_ready or message, 0.0
+                self.reason = message
+
+    def kill_if_hung(self, heartbeat_timeout_s: float) -> None:
+        """Kill a worker that has been silent for too long."""
+        self.lived_s += _TICK_S
+        self.silent_s += _TICK_S
+        self.read()
+        limit_s = heartbeat_timeout_s if self.has_begun else STARTUP_TIMEOUT_S
+        if self.silent_s > limit_s:
+            self.reason = f"its event loop has not turned for {limit_s:g} s"
+            self.process.kill()
+
+    def record_end(self) -> float:
+        """Record that it has ended. Return the seconds until another starts in its place."""
+        self.failures = 1 if self.lived_s > _SOUND_S else self.failures + 1
+        self.lived_s = 0.0
+        wait_s: float = min(_FIRST_WAIT_S * 4.0 ** min(self.failures - 1, 5), _MAX_WAIT_S)
+        self.replaced_at = time.monotonic() + wait_s
+        return wait_s
 
 
 class Supervisor(multiprocess.Multiprocess):
@@ -143,21 +120,17 @@ class Supervisor(multiprocess.Multiprocess):
 
     def __init__(self, options: Options, folder: Path) -> None:
         self._options = options
-        self._registry = WorkerRegistry(folder, options.workers)
+        self._revisions = Revisions(folder, options.workers)
         self._unready_s = 0.0
         """Seconds since the start, or since a worker was ready."""
         self._was_ready = False
         """Whether a worker ever was."""
         self._has_terminal = has_terminal()
         self._failure: str | None = None
-        self.reserved = _reserve(options.host, options.grpc_port) if options.grpc_port else []
-        """Sockets that keep the port of gRPC for this service's workers."""
-        try:
-            listeners = _listen(options.host, options.port)
-        except OSError:
-            _close(self.reserved)
-            raise
         host, port, workers = options.host, options.port, options.workers
+        self.reserved = _bind(host, options.grpc_port, for_grpc=True) if options.grpc_port else []
+        """Sockets that keep the port of gRPC for this service's workers."""
+        listeners = _bind(host, port)
         log.info("listening on http://%s:%d with %d workers", host, port, workers)
         config = uvicorn.Config("", workers=workers, log_config=None, log_level="warning")
         super().__init__(config, listeners)
@@ -178,85 +151,59 @@ class Supervisor(multiprocess.Multiprocess):
     def init_processes(self) -> None:
         """Start all workers."""
         for slot in range(self.processes_num):
-            process = Process(self.config, self.sockets, slot)
-            self._start(process)
-            self.processes.append(process)
+            self.processes.append(self._start(slot))
 
     def keep_subprocess_alive(self) -> None:
         """Kill workers that hang, and replace those that have ended.
 
         uvicorn calls this twice a second.
         """
-        for slot in range(len(self.processes)):
+        self._unready_s += _TICK_S
+        for slot, process in enumerate(self.processes):
             try:
-                self._watch(slot)
+                self._watch(slot, process)
             except OSError as error:  # no descriptor or process is left
                 log.error("a process cannot be started: %s", error)  # noqa: TRY400
-                process = self.processes[slot]
-                process.failures += 1
-                if process.ended_at is not None:
-                    process.ended_at = time.monotonic()
-        if any(process.can_answer for process in self.processes):
-            self._unready_s, self._was_ready = 0.0, True
-            return
-        self._unready_s += _TICK_S
+                if process.replaced_at is not None:
+                    process.record_end()
         if self._unready_s > UNREADY_TIMEOUT_S:
             self._fail(f"no worker was ready for {UNREADY_TIMEOUT_S:g} s")
 
-    def _watch(self, slot: int) -> None:
-        process = self.processes[slot]
-        if process.ended_at is None:
-            process.poll()
-            if process.process.is_alive():
-                self._kill_if_hung(process)
-                return
-            self._record_end(process)
-        waited_s = time.monotonic() - (process.ended_at or 0)
-        if waited_s >= _wait_s(process) and not self.should_exit.is_set():
-            new = Process(self.config, self.sockets, slot)
-            new.failures, new.has_refused = process.failures, process.has_refused
-            self._start(new)
-            self.processes[slot] = new
-
-    def _kill_if_hung(self, process: Process) -> None:
-        """Kill a worker that hangs."""
-        heartbeat_s = self._options.heartbeat_timeout_s
-        limit_s = heartbeat_s if process.has_ponged else STARTUP_TIMEOUT_S
-        if process.silent_s > limit_s:
-            process.reason = f"it has said nothing for {limit_s:g} s"
-            process.process.kill()
+    def _watch(self, slot: int, process: Process) -> None:
+        if self._revisions.served_by(slot):
+            self._unready_s, self._was_ready = 0.0, True
+        if process.replaced_at is None:
+            process.kill_if_hung(self._options.heartbeat_timeout_s)
+            if not process.process.is_alive():
+                self._record_end(process)
+        elif time.monotonic() >= process.replaced_at and not self.should_exit.is_set():
+            self.processes[slot] = self._start(slot, process.failures)
 
     def _record_end(self, process: Process) -> None:
         """Record the end of a worker, and decide whether the service has failed."""
         process.join()
         process.read()
-        self._was_ready = self._was_ready or process.was_ready
-        self._registry.clear(process.slot)
-        process.ended_at = time.monotonic()
-        process.can_answer = False
-        process.failures = 1 if process.ready_s > _SOUND_S else process.failures + 1
+        self._revisions.clear(process.slot)
         reason = process.reason or f"it ended with code {process.exitcode}"
-        log.error("worker %s: %s; another starts in %g s", process.pid, reason, _wait_s(process))
-        failed = [
-            process
-            for process in self.processes
-            if process.has_refused or process.failures >= _STARTS
-        ]
-        if not self._was_ready and len(failed) == len(self.processes):
+        wait_s = process.record_end()
+        log.error("worker %s: %s; another starts in %g s", process.pid, reason, wait_s)
+        if not self._was_ready and all(process.failures for process in self.processes):
             self._fail(reason)
 
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or reason
         self.should_exit.set()
 
-    def _start(self, process: Process) -> None:
+    def _start(self, slot: int, failures: int = 0) -> Process:
         """Start a worker, which takes signals once it has handlers for them."""
+        process = Process(self.config, self.sockets, slot, failures)
         resource_tracker.ensure_running()  # Python starts it with a worker, and unblocks signals
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return process
 
     # Signals
 
@@ -265,7 +212,7 @@ class Supervisor(multiprocess.Multiprocess):
         if self._has_terminal and not has_terminal():
             self.handle_term()
         else:
-            self._registry.request_reload()
+            self._revisions.request_reload()
 
     def handle_ttin(self) -> None:
         """Ignore the signal: the number of workers is a setting."""
@@ -281,11 +228,12 @@ class Supervisor(multiprocess.Multiprocess):
             listener.close()  # else this process would keep what waits there
         for process in self.processes:
             process.read()
-            process.was_dropped = not process.has_ponged or process.ended_at is not None
-            if process.was_dropped:
+            if not process.has_begun or process.replaced_at is not None:
                 process.process.kill()
-            else:
-                process.process.terminate()
+                process.join()
+        self.processes = [process for process in self.processes if process.process.is_alive()]
+        for process in self.processes:
+            process.process.terminate()
 
     def join_all(self) -> None:
         """Wait for the drain within its limits.
@@ -303,7 +251,7 @@ class Supervisor(multiprocess.Multiprocess):
         for process in self.processes:
             process.join()
             process.read()
-            if process.exitcode and not process.was_dropped and not self._is_told_again:
+            if process.exitcode and not self._is_told_again:
                 self._fail(process.reason or "a worker had to be killed")
 
     @property
@@ -312,55 +260,38 @@ class Supervisor(multiprocess.Multiprocess):
         return not {signal.SIGTERM, signal.SIGINT}.isdisjoint(self.signal_queue)
 
 
-def _wait_s(process: Process) -> float:
-    return min(_FIRST_WAIT_S * 4.0 ** min(process.failures - 1, 5), _MAX_WAIT_S)
+def _bind(host: str, port: int, *, for_grpc: bool = False) -> list[socket.socket]:
+    """Open sockets on all addresses of a host. They listen or, for gRPC, only keep the port.
 
-
-def _listen(host: str, port: int) -> list[socket.socket]:
-    """Open sockets that listen on all addresses of a host.
-
-    Raises:
-        OSError: the port is taken.
-    """
-    try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return [
-            socket.create_server(address[:2], family=family, backlog=2048)
-            for family, _, _, _, address in addresses
-        ]
-    except OSError as error:
-        raise OSError(f"cannot listen on {host}:{port}: {error}") from error
-
-
-def _reserve(host: str, port: int) -> list[socket.socket]:
-    """Bind sockets that never listen. They keep a port for the gRPC servers of the workers.
-
-    Workers share the port (SO_REUSEPORT), and so would another service of this user: calls would be
-    divided between the two. Binding fails while any other socket has the port. The options change
-    afterwards, so that the workers may bind it too, and no other reservation.
+    Workers share the port of gRPC (SO_REUSEPORT), and so would another service of this user: calls
+    would be divided between the two. Binding fails while any other socket has the port. The options
+    change afterwards, so that the workers may bind it too, and no other reservation.
 
     Raises:
         OSError: the port is taken.
     """
-    reserved = []
+    bound = []
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in addresses:
-            holder = socket.socket(family, kind, protocol)
-            reserved.append(holder)
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            holder.bind(address)
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            opened = socket.socket(family, kind, protocol)
+            bound.append(opened)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if for_grpc:
+                opened.bind(address)
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                continue
+            if family == socket.AF_INET6:
+                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            opened.bind(address)
+            opened.listen(_BACKLOG)
     except OSError as error:
-        _close(reserved)
-        raise OSError(f"cannot listen on {host}:{port} for gRPC: {error}") from error
-    return reserved
-
-
-def _close(sockets: list[socket.socket]) -> None:
-    for one in sockets:
-        one.close()
+        for opened in bound:
+            opened.close()
+        purpose = " for gRPC" if for_grpc else ""
+        raise OSError(f"cannot listen on {host}:{port}{purpose}: {error}") from error
+    return bound
 
 
 def has_terminal() -> bool:

@@ -19,11 +19,11 @@ from service.errors import BundleRefused, KeysRefused, NoSpace, Problem, ReloadU
 from service.http.context import Context
 from service.http.keys import Access
 from service.inference.batcher import Batcher
-from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
+from service.inference.bundles import trim_memory
 from service.inference.engine import Engine
-from service.processes.folder import ReadyWorker, WorkerRegistry, hold
+from service.processes.folder import Revision, Revisions, hold
 from service.processes.server import Server
-from service.processes.snapshots import LockHeld, Revision, Snapshots
+from service.processes.snapshots import Snapshots
 from service.settings import Settings, SettingsError
 from service.telemetry import FOLDER_VARIABLE, logs
 from service.telemetry.metrics import write_as
@@ -43,14 +43,14 @@ def create_server(
     Args:
         workers: how many there are.
         slot: which of them this is.
-        send_to_supervisor: tells the supervisor that this process is ready, or why it ends.
+        send_to_supervisor: tells the supervisor that this process runs, or why it ends.
     """
     write_as(slot)
     try:
         settings = Settings.from_environment().model_copy(update={"workers": workers})
         logs.configure(settings.log_format)
         folder = Path(os.environ[FOLDER_VARIABLE])
-        worker = Worker(settings, slot, folder, lambda: send_to_supervisor(True))
+        worker = Worker(settings, slot, folder)
     except SettingsError as error:
         send_to_supervisor(str(error))
         sys.exit(1)
@@ -60,23 +60,21 @@ def create_server(
 class Worker:
     """Serves the current bundles and keys, and the next ones once they are current."""
 
-    def __init__(
-        self, settings: Settings, slot: int, folder: Path, on_ready: Callable[[], object]
-    ) -> None:
+    def __init__(self, settings: Settings, slot: int, folder: Path) -> None:
         self._settings, self._slot = settings, slot
-        self._on_ready = on_ready
         self._holding = hold(folder)
-        self._registry = WorkerRegistry(folder, settings.workers)
-        self._snapshots = Snapshots(folder)
-        self._revision = self._snapshots.current
-        """What this worker serves, or serves first; None where no copy has been made."""
-        self._access = Access(settings, self._revision and self._revision.keys)
+        self._revisions = Revisions(folder, settings.workers)
+        self._snapshots = Snapshots(folder, self._revisions)
+        current = self._revisions.current
+        self._served = Revision()
+        """What this worker serves."""
+        self._access = Access(settings, current and current.keys)
         self.app = create_app(
             settings,
             access=self._access,
             load=self._open,
             reload=self._reload,
-            count_workers=self._registry.count_workers,
+            count_workers=self._revisions.count_workers,
         )
         self._context: Context = self.app.state  # type: ignore[assignment]  # see `create_app`
         self._loading = asyncio.Lock()
@@ -84,56 +82,43 @@ class Worker:
     def others_answer(self) -> bool:
         """Whether other workers can answer, while this one cannot."""
         try:
-            return bool(self._registry.ready_workers)
+            return bool(self._revisions.served)
         except OSError:  # no descriptor is left
             return True
 
     async def _open(self) -> Engine:
-        """Load the current bundles and keys.
+        """Load the current bundles.
 
-        Report first, then compare with `current`: a reload that did not wait for this report has
-        already changed `current`, and the loop loads again.
+        Report first, then compare: a reload that did not wait for this report has already made
+        others current, which are loaded then.
         """
-        self._loop = asyncio.get_running_loop()
-        if (revision := self._revision) is None:
-            revision = await asyncio.to_thread(self._copy_first)
+        if self._revisions.current is None:
+            await asyncio.to_thread(self._copy_first)
         while True:
-            try:
-                engine = await self._load(revision.bundles)
-            except Exception:
-                if self._current.bundles == revision.bundles:
-                    raise  # else a reload has removed this copy meanwhile
-                revision = self._current
-                continue
-            self._report(revision)
-            if (current := self._current).bundles == revision.bundles:
+            revision = self._current
+            engine = await self._load(revision.bundles)
+            self._serve(revision)
+            if self._current.bundles == revision.bundles:
                 break
-            engine.close()
-            revision = current
-        self._report(current)
-        self._following = [
-            asyncio.ensure_future(self._repeat(follow))
-            for follow in (self._follow_keys, self._follow_bundles)
-        ]
-        self._on_ready()
+            engine.batcher.close()
+        follow = (self._follow_keys, self._follow_bundles)
+        self._following = [asyncio.ensure_future(self._repeat(step)) for step in follow]
         return engine
 
-    def _copy_first(self) -> Revision:
-        """Return the current bundles and keys. The first worker makes them current."""
+    def _copy_first(self) -> None:
+        """Make the bundles and keys current, unless another worker has."""
         with self._snapshots.lock(wait=True):
-            if (current := self._snapshots.current) is None:
+            if self._revisions.current is None:
                 bundles = self._snapshots.take(self._settings, strict=False)
-                current = self._snapshots.change(bundles=bundles, keys=self._access.dump())
-            return current
+                self._revisions.change(bundles=bundles, keys=self._access.dump())
 
-    async def _load(self, digest: str, *, strict: bool = False) -> Engine:
-        return await load_engine(
-            self._context, strict=strict, folder=self._snapshots.bundles(digest)
-        )
+    async def _load(self, bundles: str, *, strict: bool = False) -> Engine:
+        folder = self._snapshots.bundles(bundles)
+        return await load_engine(self._context, strict=strict, folder=folder)
 
     @property
     def _current(self) -> Revision:
-        current = self._snapshots.current
+        current = self._revisions.current
         assert current  # made before a worker loads
         return current
 
@@ -153,12 +138,15 @@ class Worker:
 
     async def _follow_keys(self) -> None:
         """Use the current keys, whatever the bundles do."""
-        self._use_keys(self._current.keys)
+        self._serve(self._served._replace(keys=self._current.keys))
 
     async def _follow_bundles(self) -> None:
         """Reload when a signal has requested that, and serve the current bundles."""
-        if not self._context.draining and self._registry.take_request():
-            await self._reload(by_signal=True)
+        if not self._context.draining and self._revisions.take_request():
+            try:
+                await self._reload()
+            except ReloadUnderWay:
+                self._revisions.request_reload()  # again, until no other reloads
         await self._catch_up()
 
     async def _catch_up(self) -> None:
@@ -170,7 +158,7 @@ class Worker:
         """
         async with self._loading:
             bundles = self._current.bundles
-            if self._revision and bundles != self._revision.bundles:
+            if bundles != self._served.bundles:
                 try:
                     self._use_bundles(bundles, await self._load(bundles))
                 except Exception as error:  # whatever it is, another process may do better
@@ -178,34 +166,26 @@ class Worker:
                     self._context.fail(reason)
                     raise BundleRefused(reason) from error
 
-    async def _reload(self, *, by_signal: bool = False) -> None:
+    async def _reload(self) -> None:
         """Have all workers serve the keys on disk, and then the bundles on disk.
 
         The keys wait for no bundle, nor for another reload of bundles.
-
-        Args:
-            by_signal: SIGHUP asked for it, which another worker does later if one reloads now.
 
         Raises:
             Unavailable: this worker is starting or ending.
             KeysRefused: nothing has changed.
             BundleRefused, NoSpace, ReloadUnderWay: only the keys have.
         """
-        if not (self._context.loaded and self._revision):
+        if not self._context.loaded:
             raise Unavailable("the service is starting", retry_after_s=1)
         if self._context.draining:
             raise Unavailable("the service is ending", retry_after_s=1)
         await self._replace_keys()
         try:
             with self._snapshots.lock(wait=False):
-                try:
-                    await self._replace_bundles()
-                finally:
-                    self._snapshots.remove_others()
-        except LockHeld as error:
-            if not by_signal:
-                raise ReloadUnderWay("another reload is under way", retry_after_s=5) from error
-            self._registry.request_reload()  # again, until the lock is free
+                await self._replace_bundles()
+        except BlockingIOError as error:
+            raise ReloadUnderWay("another reload is under way", retry_after_s=5) from error
 
     async def _replace_keys(self) -> None:
         """Have all workers use the keys on disk, and return when they do.
@@ -218,9 +198,8 @@ class Worker:
         except SettingsError as error:
             raise KeysRefused(str(error)) from error
         if keys != self._current.keys:
-            self._snapshots.change(keys=keys)
-            self._use_keys(keys)
-            await self._until_all(lambda worker: worker.keys == self._current.keys_digest)
+            self._serve(self._served._replace(keys=self._revisions.change(keys=keys).keys))
+            await self._until_all(lambda served: served.keys == self._current.keys)
 
     async def _replace_bundles(self) -> None:
         """Have all workers serve the bundles on disk, and return when they do.
@@ -231,26 +210,22 @@ class Worker:
         await self._catch_up()
         try:
             bundles = await asyncio.to_thread(self._snapshots.take, self._settings)
-            if bundles == self._current.bundles:
+            if bundles == self._served.bundles:
                 return
             engine = await self._load(bundles, strict=True)
         except OSError as error:
             kind = NoSpace if error.errno == errno.ENOSPC else BundleRefused
-            raise kind(error.strerror or str(error)) from error
-        except (DeviceError, NothingToServe, ReloadRefused) as error:
+            reason = error.strerror or str(error)
+            raise kind(f"{error.filename}: {reason}" if error.filename else reason) from error
+        except DeviceError as error:
             raise BundleRefused(str(error)) from error
-        self._snapshots.change(bundles=bundles)
+        self._revisions.change(bundles=bundles)
         self._use_bundles(bundles, engine)
-        await self._until_all(lambda worker: worker.bundles == bundles)
+        await self._until_all(lambda served: served.bundles == bundles)
 
-    async def _until_all(self, serve_it: Callable[[ReadyWorker], bool]) -> None:
-        while not all(map(serve_it, self._registry.ready_workers)):  # noqa: ASYNC110
+    async def _until_all(self, serve_it: Callable[[Revision], bool]) -> None:
+        while not all(map(serve_it, self._revisions.served)):  # noqa: ASYNC110
             await asyncio.sleep(_REPORTS_POLL_S)  # other processes write them
-
-    def _use_keys(self, keys: str) -> None:
-        """Answer with other keys, if they are others."""
-        if self._revision and keys != self._revision.keys:
-            self._report(self._revision._replace(keys=keys))
 
     def _use_bundles(self, bundles: str, engine: Engine) -> None:
         """Answer with another engine.
@@ -258,21 +233,23 @@ class Worker:
         Requests that run keep the engine that they have, which ends with the last of them.
         """
         old = self._context.engine
-        retire = partial(self._loop.call_soon_threadsafe, self._retire, old.batcher)
+        loop = asyncio.get_running_loop()
+        retire = partial(loop.call_soon_threadsafe, _retire, loop, old.batcher)
         weakref.finalize(old, retire).atexit = False
         del old
         self._context.use(engine)
-        assert self._revision  # see `_reload`
-        self._report(self._revision._replace(bundles=bundles))
+        self._serve(self._served._replace(bundles=bundles))
 
-    def _report(self, revision: Revision) -> None:
+    def _serve(self, revision: Revision) -> None:
         """Use a revision's keys, and record that this worker serves the revision."""
-        self._access.replace(revision.keys)
-        self._registry.report(self._slot, revision.bundles, revision.keys_digest)
-        self._revision = revision
+        if revision != self._served:
+            self._access.replace(revision.keys)
+            self._revisions.report(self._slot, revision)
+            self._served = revision
 
-    def _retire(self, batcher: Batcher) -> None:
-        """Close an engine. Its sessions are in cycles, which were frozen when they were loaded."""
-        batcher.close(0)
-        gc.unfreeze()
-        self._loop.call_later(_POLL_S, trim_memory)
+
+def _retire(loop: asyncio.AbstractEventLoop, batcher: Batcher) -> None:
+    """Close an engine. Its sessions are in cycles, which were frozen when they were loaded."""
+    batcher.close(0)
+    gc.unfreeze()
+    loop.call_later(_POLL_S, trim_memory)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from model.bundle import MANIFEST
-from service.inference.bundles import NothingToServe, load_runtimes
+from service.errors import BundleRefused
+from service.inference.bundles import load_runtimes
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.serving import serve
@@ -87,7 +88,7 @@ def test_nothing_is_served_without_the_default_bundle(
         r"'mnist' is not among the loaded bundles \(mnist-compact\) of .*"
         r"set CAPSNET_DEFAULT_MODEL to one of mnist-compact"
     )
-    with pytest.raises(NothingToServe, match=expected):
+    with pytest.raises(BundleRefused, match=expected):
         load_runtimes(settings(tmp_path))
 
 
@@ -114,5 +115,5 @@ def test_nothing_is_served_if_the_default_bundle_is_broken(
     add_bundle("mnist-compact")
     unnamed = Settings(bundles=tmp_path, device="cpu", threads=1)
     for own in (settings(tmp_path), unnamed):
-        with pytest.raises(NothingToServe, match="set CAPSNET_DEFAULT_MODEL to one of"):
+        with pytest.raises(BundleRefused, match="set CAPSNET_DEFAULT_MODEL to one of"):
             load_runtimes(own)

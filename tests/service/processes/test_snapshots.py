@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from service.processes.folder import Revisions
 from service.processes.snapshots import SPARE_BYTES, Snapshots
 from service.settings import Settings
 
@@ -19,8 +20,8 @@ def settings(bundle_path: Path, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def snapshots(tmp_path: Path) -> Snapshots:
-    (tmp_path / "service").mkdir()
-    return Snapshots(tmp_path / "service")
+    (folder := tmp_path / "service").mkdir()
+    return Snapshots(folder, Revisions(folder, workers=1))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -30,10 +31,10 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_copy_is_the_bundles_as_they_were(snapshots: Snapshots, settings: Settings) -> None:
     """What is written into a file afterwards does not reach it, as it would a link."""
     before = files(settings.bundles)
-    digest = snapshots.take(settings)
+    copy = snapshots.take(settings)
     with (settings.bundles / "mnist" / "encoder.onnx").open("r+b") as file:
         file.write(b"broken")
-    assert before == files(snapshots.bundles(digest))
+    assert before == files(snapshots.bundles(copy))
 
 
 @pytest.mark.parametrize(
@@ -55,8 +56,8 @@ def test_a_bundle_that_links_elsewhere_is_refused(
     (settings.bundles / "hostile" / name).symlink_to(target)
     with pytest.raises(OSError, match=reason):
         snapshots.take(settings)
-    digest = snapshots.take(settings, strict=False)
-    assert ["mnist"] == [path.name for path in snapshots.bundles(digest).iterdir()]
+    copy = snapshots.take(settings, strict=False)
+    assert ["mnist"] == [path.name for path in snapshots.bundles(copy).iterdir()]
 
 
 def test_links_within_a_bundle_and_to_its_folder_are_followed(
@@ -87,7 +88,7 @@ def test_what_is_copied_of_a_bundle_is_bounded(
         snapshots.take(settings)
 
 
-def test_a_copy_that_the_disk_has_no_room_for_is_not_begun(
+def test_a_copy_that_the_disk_has_no_room_for_is_not_made(
     snapshots: Snapshots, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk would keep killed workers from being replaced."""

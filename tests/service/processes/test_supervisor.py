@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import socket
-import time
 from pathlib import Path
 
 import pytest
 
+from service.processes.folder import Revision, Revisions
 from service.processes.supervisor import Options, Process, Supervisor
 
 OPTIONS = Options(
@@ -31,11 +32,13 @@ def test_a_worker_may_load_for_the_same_time_at_the_start_and_later(
     monkeypatch.setattr("service.processes.supervisor.UNREADY_TIMEOUT_S", 4.0)
     supervisor = Supervisor(OPTIONS, tmp_path)
     worker = Process(supervisor.config, supervisor.sockets, 0)
-    worker.failures, worker.ended_at = 600, time.monotonic()  # the next one starts in 30 s
+    worker.replaced_at = math.inf
     supervisor.processes.append(worker)
-    ticks = 0
+    revisions, ticks = Revisions(tmp_path, workers=1), 0
+    revisions.report(0, Revision("copy", "keys"))
     while not supervisor.should_exit.is_set():
-        worker.can_answer = ticks < ready_ticks
+        if ticks == ready_ticks:
+            revisions.clear(0)
         supervisor.keep_subprocess_alive()
         ticks += 1
     for listener in supervisor.sockets:

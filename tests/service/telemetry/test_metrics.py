@@ -10,7 +10,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.inference.batcher import BatchReport
-from service.processes.folder import WorkerRegistry
 from service.telemetry import FOLDER_VARIABLE
 from service.telemetry.metrics import Metrics
 
@@ -53,13 +52,13 @@ def test_documented_metrics_are_the_real_ones(metrics: Metrics) -> None:
 WORKER = """
 import sys
 from pathlib import Path
-from service.processes.folder import WorkerRegistry
+from service.processes.folder import Revision, Revisions
 from service.telemetry.metrics import Metrics, write_as
 from service.inference.batcher import BatchReport
-status, slot = WorkerRegistry(Path(sys.argv[1]), workers=2), int(sys.argv[2])
+status, slot = Revisions(Path(sys.argv[1]), workers=2), int(sys.argv[2])
 write_as(slot)
 metrics = Metrics(lambda: 7, status.count_workers)
-status.report(slot, "digest", "digest")
+status.report(slot, Revision("copy", "keys"))
 metrics.begin_request()
 metrics.begin_request()
 metrics.end_request()
@@ -75,14 +74,14 @@ class Workers:
     """Processes that share a folder."""
 
     def __init__(self, folder: Path, root: Path) -> None:
-        self.status = WorkerRegistry(folder, workers=2)
+        self._folder = folder
         self._environment = {**os.environ, FOLDER_VARIABLE: str(folder)}
         self._root = root
 
     def start(self, slot: int) -> subprocess.Popen[str]:
         """Start one, and wait until it has counted."""
         process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(self.status.folder), str(slot)],
+            [sys.executable, "-c", WORKER, str(self._folder), str(slot)],
             cwd=self._root,
             env=self._environment,
             stdin=subprocess.PIPE,
