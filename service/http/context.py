@@ -99,7 +99,7 @@ class Context:
     @property
     def running_s(self) -> float:
         """How long the running batch has taken so far, in seconds; 0 if none runs."""
-        return self.loaded.running_s if self.loaded else 0.0
+        return self.loaded.batcher.running_s if self.loaded else 0.0
 
     async def load_and_use(self) -> None:
         """Load the engine and use it. An error is recorded as this process's failure."""
@@ -135,7 +135,7 @@ class Context:
         self.pictures.close()
         self.drawing.close()
         self.slow.close()
-        if self.loaded and not self.loaded.close(CLOSE_TIMEOUT_S):
+        if self.loaded and not self.loaded.batcher.close(CLOSE_TIMEOUT_S):
             self.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
 
 

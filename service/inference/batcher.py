@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from service.errors import TooLate, Unavailable
+from service.errors import Unavailable
 from service.shared import RoundRobin
 from service.telemetry.metrics import BatchReport
 
@@ -43,7 +43,6 @@ class _Call:
 
     rows: Sequence[Any]
     caller: Hashable
-    deadline: float
     future: asyncio.Future[Results]
     submitted: float
     taken: int = 0
@@ -89,16 +88,6 @@ class Queue:
         row_s = self.last_s / self.last_rows
         return max(1, int(min(self.max_rows, self.batch_s / row_s))) if row_s else self.max_rows
 
-    @property
-    def expected_s(self) -> float:
-        """The expected seconds of the next batch: the last one's, scaled down to fewer rows."""
-        rows, most_rows = 0, self.most_rows
-        for call in self.calls:
-            rows += 0 if call.future.done() else len(call.rows) - call.taken
-            if rows >= most_rows:
-                break
-        return self.last_s * min(1.0, min(rows, most_rows) / self.last_rows)
-
 
 class Batcher:
     """Forms batches of all waiting rows whenever its thread is free, up to the queue's limit.
@@ -108,9 +97,8 @@ class Batcher:
     In the service, each graph of each bundle has a queue. Queues take turns at the thread, and
     callers take turns at a queue.
 
-    Rows whose caller has left are skipped. Rows that cannot be computed before their deadline are
-    answered with `TooLate`. A batch that fails is retried by halves, so that a bad row
-    fails alone.
+    Rows whose caller has left are skipped, also those whose time is over. A batch that fails is
+    retried by halves, so that a bad row fails alone.
 
     Args:
         queues: by the key that callers name.
@@ -155,11 +143,6 @@ class Batcher:
         self._thread.start()
         warm.result()
 
-    def __repr__(self) -> str:
-        state = "closed" if self._closed else "open"
-        calls = {key: len(queue.calls) for key, queue in self._queues.items() if queue.calls}
-        return f"Batcher({state}, {calls})"
-
     @property
     def running_s(self) -> float:
         """How long the running batch has taken so far, in seconds; 0 if none runs."""
@@ -167,31 +150,24 @@ class Batcher:
         return 0.0 if since is None else self._clock() - since
 
     def submit(
-        self,
-        key: Hashable,
-        rows: Sequence[Any],
-        *,
-        caller: Hashable = None,
-        deadline: float = math.inf,
+        self, key: Hashable, rows: Sequence[Any], *, caller: Hashable = None
     ) -> asyncio.Future[Results]:
         """Queue rows, and return a future of their results, in order, on the running event loop.
 
-        The future's exception is `TooLate` if the deadline would have passed before, and
-        `Unavailable` if the batcher was lost. Cancelling the future drops the rows that are not
-        yet in a batch.
+        The future's exception is `Unavailable` if the batcher was lost. Cancelling the future drops
+        the rows that are not yet in a batch.
 
         Args:
             key: of the queue.
             rows: that are computed.
             caller: with whom others take turns.
-            deadline: after which nobody waits for the results.
 
         Raises:
             Unavailable: `close` was called, or the batcher was lost.
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        call = _Call(rows, caller, deadline, future, self._clock())
+        call = _Call(rows, caller, future, self._clock())
         with self._changed:
             if self._closed:
                 raise Unavailable("the service is shutting down", retry_after_s=1)
@@ -225,10 +201,7 @@ class Batcher:
                 self._changed.notify()
                 return
             key, self._batch = self._take()
-        try:
-            self._compute_batch(key)
-        except Exception as error:  # noqa: BLE001  whatever ends the batcher must be reported
-            self._die(error)
+        self._compute_batch(key)
 
     @property
     def _is_quick(self) -> bool:
@@ -246,50 +219,37 @@ class Batcher:
             warm.set_exception(error)
             return
         warm.set_result(None)
-        try:
-            while self._run_next():
-                pass
-        except Exception as error:  # noqa: BLE001  whatever ends the thread must be reported
-            self._die(error)
-
-    def _run_next(self) -> bool:
-        """Wait for a batch, run it, and return whether there may be another."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._running_since is None and (self._closed or self._has_calls)
-            )
-            if not self._has_calls:
-                return False
-            key, self._batch = self._take()
-        self._compute_batch(key)
-        return True
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._running_since is None and (self._closed or self._has_calls)
+                )
+                if not self._has_calls:
+                    return
+                key, self._batch = self._take()
+            self._compute_batch(key)
 
     def _compute_batch(self, key: Hashable) -> None:
         """Compute the batch that was taken, if any rows are left in it."""
-        if self._batch:
-            self._compute(key, self._batch)
+        try:
+            if self._batch:
+                self._compute(key, self._batch)
+        except Exception as error:  # noqa: BLE001  whatever ends the batcher must be reported
+            self._die(error)
         with self._changed:
             self._batch, self._running_since = [], None
             if self._closed or self._has_calls:
                 self._changed.notify()
 
     def _take(self) -> tuple[Hashable, list[_Row]]:
-        """Take the rows of the next batch, perhaps none.
-
-        Answer calls whose deadline it would exceed.
-        """
+        """Take the rows of the next batch, perhaps none."""
         key, queue = next((key, queue) for key, queue in self._queues.items() if queue.calls)
         self._queues[key] = self._queues.pop(key)  # the last one next time
         now, most_rows = self._clock(), queue.most_rows
-        ends = now + queue.expected_s
         batch: list[_Row] = []
-        expired: list[_Outcome] = []
         while queue.calls and len(batch) < most_rows:
             call = queue.calls.pop()
             if call.future.done():  # its caller has left
-                continue
-            if call.deadline < ends:
-                expired.append((call, TooLate("the deadline would pass in the queue")))
                 continue
             rows = call.rows[call.taken : call.taken + most_rows - len(batch)]
             call.started = call.started if call.taken else now
@@ -297,9 +257,6 @@ class Batcher:
             batch += [(call, row) for row in rows]
             if call.taken < len(call.rows):
                 queue.calls.return_to_front(call.caller, call)
-        if expired:  # one slow batch must not keep all out
-            queue.last_s /= 2
-        _deliver(expired)
         self._running_since = now
         return key, batch
 
@@ -338,7 +295,7 @@ class Batcher:
     def _die(self, error: Exception) -> None:
         """Close the batcher after an error, and answer all waiting calls with `Unavailable`."""
         with self._changed:
-            self._closed, self._running_since = True, None
+            self._closed = True
             left = [call for call, _ in self._batch]
             for queue in self._queues.values():
                 left += queue.calls

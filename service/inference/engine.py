@@ -60,18 +60,6 @@ class Engine:
         """Return the model of requests that name none: the wanted one, or the first by name."""
         return wanted if wanted in self.manifests else min(self.manifests, default=wanted)
 
-    def __repr__(self) -> str:
-        return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.batcher!r})"
-
-    @property
-    def running_s(self) -> float:
-        """How long the running batch has taken so far, in seconds; 0 if none runs."""
-        return self.batcher.running_s
-
-    def close(self, timeout_s: float | None = None) -> bool:
-        """Finish accepted rows. Return whether that ended within the timeout."""
-        return self.batcher.close(timeout_s)
-
     def price(self, model: str, graph: Graph) -> int:
         """The price in rows of one row of a model's graph."""
         return self.prices.get((model, graph), 1)
@@ -85,7 +73,7 @@ class Engine:
         waits for all of a large request.
 
         Raises:
-            Unavailable, TooLate: see `Batcher.submit`.
+            Unavailable: see `Batcher.submit`.
         """
         results: list[Row | Exception] = []
         price = self.price(model, graph) * claim.image_price
@@ -93,9 +81,7 @@ class Engine:
         for start in range(0, len(rows), turn_rows):
             turn, began = rows[start : start + turn_rows], time.monotonic()
             try:
-                computed = await self.batcher.submit(
-                    (model, graph), turn, caller=claim.caller, deadline=claim.deadline
-                )
+                computed = await self.batcher.submit((model, graph), turn, caller=claim.caller)
             except BaseException:  # too late, or its client has left
                 claim.seconds["queue"] += time.monotonic() - began
                 raise
@@ -110,7 +96,7 @@ class Engine:
 class ServedNet:
     """One network of an engine, for the rows of one request: `model.views.net.Net`.
 
-    Methods that compute raise `Unavailable` and `TooLate`: see `Batcher.submit`.
+    Methods that compute raise `Unavailable`: see `Batcher.submit`.
     """
 
     manifest: Manifest

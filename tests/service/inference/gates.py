@@ -85,14 +85,10 @@ async def batching(
 
 
 def start(
-    batcher: Batcher,
-    *rows: Any,
-    key: Hashable = "q",
-    caller: Hashable = None,
-    deadline: float = math.inf,
+    batcher: Batcher, *rows: Any, key: Hashable = "q", caller: Hashable = None
 ) -> asyncio.Future[Results]:
     """Queue some rows; a wait of more than PATIENCE_S for their results fails."""
-    call = batcher.submit(key, rows, caller=caller, deadline=deadline)
+    call = batcher.submit(key, rows, caller=caller)
     call.get_loop().call_later(PATIENCE_S, _give_up, weakref.ref(call))
     return call
 

@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from service.errors import TooLate, Unavailable
-from service.inference.batcher import Batcher
+from service.errors import Unavailable
 from tests.service.inference.gates import (
     PATIENCE_S,
     Clock,
@@ -91,38 +90,6 @@ async def test_a_bad_row_fails_alone(position: int) -> None:
     (error,) = results.pop(position)
     assert "poison" == str(error)
     assert [[2 * row] for row in rows if row != position + 1] == results
-
-
-async def measured(batcher: Batcher, gate: Gate, clock: Clock, seconds: float) -> None:
-    """Let a batch take some seconds."""
-    call = start(batcher, 0)
-    await gate.running()
-    clock.now += seconds
-    gate.let()
-    await call
-
-
-async def test_rows_that_would_be_late_make_room_for_others() -> None:
-    """They fail when the batch is formed, which takes those whose time is enough."""
-    gate, clock = Gate(), Clock()
-    async with batching(gate, max_rows=2, clock=clock) as batcher:
-        await measured(batcher, gate, clock, 1.0)
-        first = start(batcher, 1)
-        await gate.running()
-        calls = [
-            start(batcher, row, deadline=clock.now + 1 + left_s)
-            for row, left_s in ((2, 0.5), (3, 2.0), (4, 0.9), (5, 1.5))
-        ]
-        clock.now += 1
-        gate.let()
-        await first
-        await gate.running()
-        for call in (calls[0], calls[2]):
-            with pytest.raises(TooLate):
-                await call
-        gate.let()
-        assert [[6], [10]] == await rows_of(calls[1], calls[3])
-    assert [[0], [1], [3, 5]] == gate.batches
 
 
 async def test_a_batch_has_as_many_rows_as_may_take_its_time() -> None:
