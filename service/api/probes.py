@@ -51,5 +51,5 @@ async def readyz(request: Request) -> Readiness:
 async def metrics(request: Request) -> PlainTextResponse:
     """Get the metrics in Prometheus' text format."""
     context = request.context
-    page = await context.metrics.page()
+    page = await context.slow.run(context.metrics.render)
     return PlainTextResponse(page, media_type=CONTENT_TYPE)

@@ -109,5 +109,5 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
         ),
         public_probe("/livez", livez),
         public_probe("/readyz", readyz),
-        probe("/metrics", metrics, dependencies=schemes),
+        probe("/metrics", metrics, dependencies=schemes, problems=[Busy]),
     ]

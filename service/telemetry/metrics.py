@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -27,8 +25,6 @@ from service.telemetry import FOLDER_VARIABLE
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-_PAUSE = 9
-"""A page is rendered after a pause of so many times what the page before took."""
 _FILES = ("counter", "gauge_livemax", "gauge_livesum", "histogram")
 """The files' prefixes that prometheus_client gives to each process."""
 _FILE_BYTES = 1 << 20
@@ -63,10 +59,6 @@ class Metrics:
         if count_workers:
             MultiProcessCollector(self._shown)  # type: ignore[no-untyped-call]
         self._shown.register(_Workers(count_workers or dict))
-        self._last_page: asyncio.Task[bytes] | None = None
-        self._next_page: asyncio.Task[bytes] | None = None
-        """Not begun yet; None where nobody waits for it."""
-        self._may_render_at = 0.0
         counter = partial(Counter, registry=own)
         histogram = partial(Histogram, registry=own)
         total = partial(Gauge, multiprocess_mode="livesum", registry=own)
@@ -134,37 +126,10 @@ class Metrics:
         self._batch_rows.labels(*report.key).observe(report.rows)
         self._batch_seconds.labels(*report.key).observe(report.seconds)
 
-    async def page(self) -> bytes:
-        """Render on a thread, one page at a time and for at most a tenth of the time.
-
-        Everyone who asks before a page is begun gets that page.
-        """
-        if self._next_page is None:
-            self._next_page = asyncio.ensure_future(self._render_after(self._last_page))
-        return await asyncio.shield(self._next_page)
-
-    async def _render_after(self, last: asyncio.Task[bytes] | None) -> bytes:
-        """Render once the page before is rendered and its pause is over."""
-        if last and not last.done():
-            await asyncio.wait([last])
-        await asyncio.sleep(max(0, self._may_render_at - time.monotonic()))
-        self._last_page, self._next_page = self._next_page, None
-        began = time.monotonic()
-        try:
-            return await asyncio.to_thread(self.render)
-        finally:
-            now = time.monotonic()
-            self._may_render_at = now + _PAUSE * (now - began)
-
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         self._waiting.set(self._waiting_rows())
         return generate_latest(self._shown)
-
-    def collect(self) -> list[Metric]:
-        """All metrics."""
-        self._waiting.set(self._waiting_rows())
-        return list(self._shown.collect())
 
 
 def write_as(slot: int) -> None:
