@@ -20,28 +20,20 @@ if TYPE_CHECKING:
 
 USAGE = """usage: python -m service
 
-Settings are environment variables, such as CAPSNET_PORT=8000: see docs/reference/settings.md."""
+There are no options. Settings are environment variables, such as CAPSNET_PORT=8000: see
+docs/reference/settings.md."""
 
 
 def main() -> None:
     """Serve until SIGTERM or SIGINT; the exit code is 0 unless something failed."""
     if sys.argv[1:]:
-        print(f"{_variable(sys.argv[1])}{USAGE}", file=sys.stderr)
+        print(USAGE, file=sys.stderr)
         sys.exit(0 if sys.argv[1] in ("-h", "--help") else 2)
     for sig in (signal.SIGTERM, signal.SIGINT):  # until the supervisor has its own handlers
         signal.signal(sig, lambda *_: os._exit(0))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing is loaded yet
     allow_many_connections()
     supervise()
-
-
-def _variable(option: str) -> str:
-    """Name the variable of an option that somebody tried, in a line; empty if none has it."""
-    from service.settings import Settings  # noqa: PLC0415  not in the supervisor
-
-    name = option.lstrip("-").partition("=")[0].replace("-", "_")
-    known = option.startswith("--") and name in Settings.model_fields
-    return f"{option} is no option: set CAPSNET_{name.upper()}\n" if known else ""
 
 
 def supervise() -> None:
