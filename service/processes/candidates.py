@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import resource
+import signal
 from collections.abc import Sequence
 from contextvars import Context
 from pathlib import Path
@@ -26,8 +27,9 @@ from service.pool import Crashed, Pool
 MEMORY_BYTES = 2_000_000_000
 """The address space that opening one bundle may take beyond that of an idle process, on Linux."""
 TIMEOUT_S = 60.0
-"""The CPU time that it may take. A busy machine may take `_WALL` times as many seconds."""
-_WALL = 5
+"""The CPU time that it may take."""
+_MAX_S = 300
+"""The whole seconds that it may take: a busy machine gives it a fifth of a core."""
 _MAX_REASON_CHARS = 2_000
 _AT_ONCE = 2
 """So many candidates are opened at once."""
@@ -44,22 +46,18 @@ def refuse_candidates(folders: Sequence[Path]) -> dict[Path, str]:
 
 async def _refuse_all(folders: Sequence[Path]) -> dict[Path, str]:
     limits = {"processes": _AT_ONCE, "limit": len(folders), "memory_bytes": MEMORY_BYTES}
-    pool, turns = Pool(__name__, **limits), asyncio.Semaphore(_AT_ONCE)
+    pool = Pool(__name__, **limits)
 
     async def refuse(folder: Path) -> str:
         """Open a bundle. Return why it cannot be served; an empty text if it can."""
-        async with turns:  # the time for a bundle begins with its turn
-            try:
-                async with asyncio.timeout(_WALL * TIMEOUT_S):
-                    reason, _ = await pool.run(TIMEOUT_S, open_candidate, folder)
-            except (Crashed, RuntimeError, TimeoutError, Unavailable):
-                reason = (
-                    f"{folder}: loading it takes more than {TIMEOUT_S:g} s of CPU time, or crashes"
-                )
-            except MemoryError:
-                reason = f"{folder}: loading it takes more than {MEMORY_BYTES:,} bytes"
-            finally:
-                pool.end_idle()  # no bundle gets the memory or the process of another
+        try:
+            reason, _ = await pool.run(TIMEOUT_S, open_candidate, folder)
+        except (Crashed, RuntimeError, Unavailable):
+            reason = f"{folder}: loading it takes more than {TIMEOUT_S:g} s of CPU time, or crashes"
+        except MemoryError:
+            reason = f"{folder}: loading it takes more than {MEMORY_BYTES:,} bytes"
+        finally:
+            pool.end_idle()  # no bundle gets the memory or the process of another
         return str(reason)[:_MAX_REASON_CHARS].encode(errors="replace").decode()
 
     try:
@@ -70,7 +68,11 @@ async def _refuse_all(folders: Sequence[Path]) -> dict[Path, str]:
 
 
 def open_candidate(folder: Path) -> str:
-    """Open a bundle in this process. Return why it cannot be served; an empty text if it can."""
+    """Open a bundle in this process. Return why it cannot be served; an empty text if it can.
+
+    SIGALRM ends a process that waits for something.
+    """
+    signal.alarm(_MAX_S)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     try:
         _open(folder)

@@ -128,13 +128,11 @@ class Worker:
             await asyncio.sleep(_POLL_S)
             try:
                 await follow()
-            except (Problem, OSError) as error:  # no descriptor is left
-                log.error("reload failed: %s", error)  # noqa: TRY400
             except Exception as error:  # such as no thread; others would wait for ever
                 if self._context.draining:  # threads have ended: nothing starts any more
-                    log.info("reload dropped, as the service is ending: %s", error)
                     return
-                log.exception("reload failed")
+                is_known = isinstance(error, Problem | OSError)  # no descriptor is left
+                log.error("reload failed: %s", error, exc_info=not is_known)  # noqa: TRY400
 
     async def _follow_keys(self) -> None:
         """Use the current keys, whatever the bundles do."""
