@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from service.errors import Unavailable
 from service.shared import RoundRobin
-from service.telemetry.metrics import BatchReport
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +57,7 @@ class _Call:
         return Results(self.results, waited_s, computed_s, self.own_s)
 
 
+OnBatch = Callable[[Any, int, float], None]
 _Row = tuple[_Call, Any]
 _Outcome = tuple[_Call, Results | Exception]
 
@@ -104,7 +104,8 @@ class Batcher:
         queues: by the key that callers name.
         clock: monotonic seconds.
         warm_up: called once on the thread before any batch; the constructor waits.
-        on_batch: called on the thread after every run.
+        on_batch: called on the thread after every run, with the queue's key, the number of rows and
+            the seconds.
         on_lost: called on the thread if the batcher is lost.
         quick_s: a row that waits alone is computed on the event loop, because it would take longer
             to wake the thread, if the last batch of its queue took at most this many seconds.
@@ -120,7 +121,7 @@ class Batcher:
         *,
         clock: Callable[[], float] = time.monotonic,
         warm_up: Callable[[], None] = lambda: None,
-        on_batch: Callable[[BatchReport], None] = lambda _report: None,
+        on_batch: OnBatch = lambda _key, _rows, _seconds: None,
         on_lost: Callable[[Exception], None] = lambda _error: None,
         quick_s: float = 0.0,
     ) -> None:
@@ -288,7 +289,7 @@ class Batcher:
             ]
         )
         try:
-            self._on_batch(BatchReport(key, len(batch), now - began))
+            self._on_batch(key, len(batch), now - began)
         except Exception:  # the rows were computed all the same
             log.exception("a batch was not counted")
 

@@ -23,9 +23,8 @@ from model.runtime import Array, DeviceLostError, Runtime
 from model.runtime.cpu import PROVIDER as CPU_PROVIDER
 from service.admission import TURN_ROWS, Claim, row_prices
 from service.errors import Problem, unwrap
-from service.inference.batcher import Batcher, BatcherLost, Queue
+from service.inference.batcher import Batcher, BatcherLost, OnBatch, Queue
 from service.shared import SlowThread
-from service.telemetry.metrics import BatchReport
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -145,7 +144,7 @@ def graph_of(needs: Offer | None) -> Graph:
 def open_engine(
     runtimes: Mapping[str, Runtime],
     *,
-    on_batch: Callable[[BatchReport], None] = lambda _report: None,
+    on_batch: OnBatch = lambda _key, _rows, _seconds: None,
     on_lost: Callable[[Exception], None] = lambda _error: None,
 ) -> Engine:
     """Start an engine in this process: a queue for each graph of each bundle, and one thread.

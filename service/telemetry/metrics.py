@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -29,15 +29,6 @@ _FILES = ("counter", "gauge_livemax", "gauge_livesum", "histogram")
 """The files' prefixes that prometheus_client gives to each process."""
 _FILE_BYTES = 1 << 20
 """The size of the files that prometheus_client creates."""
-
-
-class BatchReport(NamedTuple):
-    """The report of one batch."""
-
-    key: Any
-    """The key of the queue."""
-    rows: int
-    seconds: float
 
 
 class Metrics:
@@ -121,10 +112,10 @@ class Metrics:
         """Count a request that was refused or not answered in time."""
         self._refusals.labels(reason).inc()
 
-    def record_batch(self, report: BatchReport) -> None:
-        """Count an inference. Called on the inference thread."""
-        self._batch_rows.labels(*report.key).observe(report.rows)
-        self._batch_seconds.labels(*report.key).observe(report.seconds)
+    def record_batch(self, key: tuple[str, str], rows: int, seconds: float) -> None:
+        """Count an inference with a model's graph. Called on the inference thread."""
+        self._batch_rows.labels(*key).observe(rows)
+        self._batch_seconds.labels(*key).observe(seconds)
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

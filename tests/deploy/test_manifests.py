@@ -19,7 +19,6 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.app import create_app
-from service.inference.batcher import BatchReport
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 
@@ -167,7 +166,7 @@ def exposed() -> set[str]:
     metrics.record_models("CPU", ["mnist"])
     metrics.record_request("POST", "/classify", 200, {"queue": 0.1, "total": 0.1})
     metrics.record_rejection("busy")
-    metrics.record_batch(BatchReport(("mnist", "encode"), 1, 0.1))
+    metrics.record_batch(("mnist", "encode"), 1, 0.1)
     families = text_string_to_metric_families(metrics.render().decode())
     return {sample.name for family in families for sample in family.samples}
 

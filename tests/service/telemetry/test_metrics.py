@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.inference.batcher import BatchReport
 from service.telemetry import FOLDER_VARIABLE
 from service.telemetry.metrics import Metrics
 
@@ -35,7 +34,7 @@ def metrics() -> Metrics:
     made.record_request("POST", "/classify", 200, {"queue": 0.003, "total": 0.02})
     made.begin_request()
     made.record_rejection("busy")
-    made.record_batch(BatchReport(("mnist", "encode"), 12, 0.04))
+    made.record_batch(("mnist", "encode"), 12, 0.04)
     return made
 
 
@@ -54,7 +53,6 @@ import sys
 from pathlib import Path
 from service.processes.folder import Revision, Revisions
 from service.telemetry.metrics import Metrics, write_as
-from service.inference.batcher import BatchReport
 status, slot = Revisions(Path(sys.argv[1]), workers=2), int(sys.argv[2])
 write_as(slot)
 metrics = Metrics(lambda: 7, status.count_workers)
@@ -63,7 +61,7 @@ metrics.begin_request()
 metrics.begin_request()
 metrics.end_request()
 metrics.record_request("POST", "/classify", 200, {"total": 0.02})
-metrics.record_batch(BatchReport(("mnist", "encode"), 12, 0.04))
+metrics.record_batch(("mnist", "encode"), 12, 0.04)
 print(flush=True)
 sys.stdin.readline()
 print(metrics.render().decode())
