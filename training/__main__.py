@@ -35,7 +35,7 @@ from training.command import (
 )
 from training.data.datasets import DATASETS, load
 from training.data.folder import FolderSplit, TrainingData, name_of
-from training.device import ThreadChooser, choose_device
+from training.device import choose_device
 from training.imports import analyse_on
 from training.pretrained import (
     PublishedWeights,
@@ -120,7 +120,7 @@ def train(
     ] = math.inf,
     device: Device = "auto",
     threads: Annotated[
-        int, typer.Option(min=0, help="CPU threads; 0 times some steps and keeps the faster.")
+        int, typer.Option(min=0, help="CPU threads; 0 takes one or all, whichever are faster now.")
     ] = 0,
 ) -> None:
     """Train PRESET. An interrupt saves a checkpoint, and --resume continues from it."""
@@ -169,9 +169,8 @@ def train(
         if split and not trainer.done_steps:
             notices = filter(None, (reason, *images.notices, _describe(trainer)))
             console.print(*notices, sep="\n")
-        chooses = not threads and torch_device.type == "cpu"
-        chooser = ThreadChooser() if chooses else None
-        if trainer.run(max_minutes=max_minutes, threads=chooser):
+        adapts_threads = not threads and torch_device.type == "cpu"
+        if trainer.run(max_minutes=max_minutes, adapts_threads=adapts_threads):
             console.print(f"{name} is trained: {plan.checkpoint_path}")
             names = split.class_names if split else ()
             for sentence in conclude(trainer, names):
@@ -347,7 +346,7 @@ def _try_stem(load_own: LoadOwn, stem: Stem) -> float:
     with TemporaryDirectory() as directory:
         parts = recipe, 1, data.training, data.validation, Path(directory)
         trainer = Trainer(Plan(*parts, data.split, published), device=torch.device("cpu"))
-        trainer.run(max_minutes=_TRIAL_MINUTES, threads=ThreadChooser())
+        trainer.run(max_minutes=_TRIAL_MINUTES, adapts_threads=True)
         return 100.0 if trainer.error_percent is None else trainer.error_percent
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from model.capsnet import Network
-from training.device import Replay, ThreadChooser, Work
+from training.device import Replay, Work, choose_threads
 from training.losses import Losses, total_loss
 from training.metrics import CLASS_ERROR, VALIDATION_ERROR, Meter, RunLog
 from training.pretrained import remember_features
@@ -101,7 +101,7 @@ class Trainer:
         log_every: int = 100,
         save_every_s: float = 120,
         clock: Callable[[], float] = time.monotonic,
-        threads: ThreadChooser | None = None,
+        adapts_threads: bool = False,
     ) -> bool:
         """Train until the recipe ends, the time is up or SIGTERM or SIGINT arrives.
 
@@ -110,7 +110,8 @@ class Trainer:
         Args:
             log_every: steps from one line of metrics to the next.
             clock: seconds; looked at once in the beginning and once a step.
-            threads: chooses the number of CPU threads from step to step; None leaves it.
+            adapts_threads: whether the number of CPU threads is chosen in the beginning and at each
+                save: see `training.device.choose_threads`.
 
         Returns:
             whether the recipe was completed.
@@ -118,6 +119,8 @@ class Trainer:
         Raises:
             TrainingError: the loss is no longer finite; the last checkpoint is kept.
         """
+        if adapts_threads:
+            choose_threads()
         start = saved = clock()
         before = self.state.run.seconds
         meter = Meter(start)
@@ -126,8 +129,6 @@ class Trainer:
         with stop_signals() as stopped, shown:
             while not self.complete:
                 meter.add(self.step())
-                if threads is not None:
-                    threads.end_step()
                 logged = self.done_steps % log_every == 0 or self.complete
                 losses = meter.means() if logged else {}
                 now = clock()
@@ -139,6 +140,8 @@ class Trainer:
                 if now - saved > save_every_s:
                     self.save()
                     saved = now
+                    if adapts_threads:
+                        choose_threads()
                 if stopped() or now - start > 60 * max_minutes:
                     break
             self.save()

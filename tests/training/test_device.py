@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from model.runtime import DeviceError
-from training.device import AGAIN_S, ThreadChooser, choose_device
+from training.device import choose_device, choose_threads
 
 FREES_MEMORY = """
 import resource
@@ -39,40 +40,24 @@ def test_freed_memory_is_used_again() -> None:
     assert 3 * 50_000_000 / os.sysconf("SC_PAGESIZE") > page_faults
 
 
-class Machine:
-    """A clock, and steps that take so many seconds with each number of threads."""
-
-    def __init__(self, seconds: dict[int, float]) -> None:
-        self.seconds, self.now, self.count = seconds, 0.0, max(seconds)
-        self.used: list[int] = []
-        self.chooser = ThreadChooser(
-            list(seconds), set_count=self.set_count, clock=lambda: self.now
+@pytest.mark.parametrize(
+    ("seconds", "faster"),
+    [
+        pytest.param({1: 0.2, 2: 2.0}, 1, id="another program takes a core"),
+        pytest.param({1: 0.2, 2: 0.1}, 2, id="no other program runs"),
+    ],
+)
+def test_the_faster_number_of_threads_is_used(
+    monkeypatch: pytest.MonkeyPatch, seconds: dict[int, float], faster: int
+) -> None:
+    """One, or all of this machine."""
+    monkeypatch.setattr("training.device._all_threads", lambda: 2)
+    before, times = torch.get_num_threads(), [0.0]
+    try:
+        chosen = choose_threads(
+            lambda: times.append(times[-1] + seconds[torch.get_num_threads()]),
+            clock=lambda: times[-1],
         )
-
-    def set_count(self, count: int) -> None:
-        """Use so many threads from now on."""
-        self.count = count
-
-    def run(self, steps: int) -> list[int]:
-        """The threads of each step."""
-        used = []
-        for _ in range(steps):
-            used.append(self.count)
-            self.now += self.seconds[self.count]
-            self.chooser.end_step()
-        return used
-
-
-def test_the_faster_number_is_kept() -> None:
-    """One thread where another program takes a core, all where none does."""
-    assert {1} == set(Machine({1: 0.2, 2: 2.0}).run(40)[10:])
-    assert {2} == set(Machine({1: 0.2, 2: 0.1}).run(40)[10:])
-
-
-def test_the_choice_is_made_again() -> None:
-    """A machine that becomes free gets all threads back, after the next trial."""
-    machine = Machine({1: 0.2, 2: 2.0})
-    machine.run(20)
-    machine.seconds[2] = 0.1
-    machine.run(round(AGAIN_S / 0.2) + 20)
-    assert {2} == set(machine.run(10))
+        assert faster == chosen == torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
