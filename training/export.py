@@ -25,7 +25,7 @@ import typer
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.bundle import MANIFEST, NAME, WEIGHTS, Bundle, Manifest, digest, write_manifest
+from model.bundle import MANIFEST, WEIGHTS, Bundle, Manifest, digest, write_manifest
 from model.bundle.files import version_of
 from model.bundle.manifest import SHOWN
 from model.bundle.samples import SAMPLES
@@ -150,24 +150,21 @@ def export_run(
         private: whether those pictures stay out of the bundle.
 
     Raises:
-        BundleError: the bundle of another run has that name.
+        BundleError: the bundle of another run has that name, or it is not one for a bundle.
         training.state.CheckpointError: there is no readable run.
         training.data.datasets.DatasetError: what it learnt from is not there any more.
-        ExportError: the name is not one for a bundle, or the bundle would not compute what the
-            network does, or not as well.
+        ExportError: the bundle would not compute what the network does, or not as well.
     """
     checkpoint = Checkpoint.load(run_dir / CHECKPOINT)
     recipe, pictures = checkpoint.recipe, checkpoint.pictures
     if pictures and pictures_folder:
         pictures = pictures.model_copy(update={"folder": str(pictures_folder)})
     name = name or (recipe.dataset if pictures else recipe.name)
-    if not NAME.fullmatch(name):
-        raise ExportError(f"{name!r} is not a bundle name: small letters, digits and hyphens")
     if not (run_dir / METRICS).is_file():
         raise ExportError(f"{run_dir} has no {METRICS}, of which the curves are drawn")
     runs = checkpoint.runs
-    if not replace_other:
-        refuse_other(bundles / name, {"runs": [asdict(run) for run in runs]})
+    made_by = {"runs": [asdict(run) for run in runs]}
+    refuse_other(bundles / name, made_by, replace_other=replace_other)
     data = load_again(recipe, pictures, data_dir)
     network = build(recipe.network)
     network.load_state_dict(checkpoint.network)

@@ -9,7 +9,7 @@ view except for those of routing.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -18,11 +18,10 @@ import onnx
 import torch
 import typer
 from google.protobuf.message import DecodeError
-from onnx import TensorProto, external_data_helper, helper, numpy_helper
-from scipy.special import softmax
+from onnx import TensorProto, external_data_helper, helper
 from torch import Tensor, nn
 
-from model.bundle import NAME, WEIGHTS, Bundle, Manifest
+from model.bundle import WEIGHTS, Bundle, Manifest
 from model.bundle.manifest import GraphRole
 from model.outputs import Encoding
 from model.preprocess import Floats
@@ -55,6 +54,14 @@ _IN_A_FILE: dict[str, Any] = {
 _TOLERANCE = 1e-4
 """The largest difference of the bundle's numbers from those of the network that is imported."""
 _ROWS = 5
+_SOFTMAX = ("presence = Softmax <axis = 1> (logits)",)
+_NO_POSES = (
+    "poses_axis = Constant <value_ints = [2]> ()",
+    "poses_end = Constant <value_ints = [0]> ()",
+    "poses_one = Unsqueeze (presence, poses_axis)",
+    "poses = Slice (poses_one, poses_end, poses_end, poses_axis)",
+)
+"""Nodes that complete an encoder, in the textual syntax of ONNX."""
 
 
 class Foreign(NamedTuple):
@@ -62,8 +69,8 @@ class Foreign(NamedTuple):
 
     encoder: onnx.ModelProto
     decoder: onnx.ModelProto | None
-    answer: Callable[[Floats], list[Floats]]
-    """Answers images as the network itself does, to compare the bundle with it."""
+    expected: Encoding[Floats] | None = None
+    """What a module of PyTorch answers to `_noise`; None where the encoder was an ONNX file."""
 
 
 def read_foreign(
@@ -73,7 +80,7 @@ def read_foreign(
     image_shape: tuple[int, int, int] | None = None,
     logits: bool = False,
 ) -> Foreign:
-    """Read a network.
+    """Read a network; its encoder gives presence and poses, its decoder takes poses and classes.
 
     Args:
         source: an ONNX file, or `FILE.py:NAME`, where NAME is a `torch.nn.Module` or a function
@@ -82,24 +89,22 @@ def read_foreign(
             classes to images.
         decoder: an ONNX file, for a source that is an ONNX file.
         image_shape: (C, H, W), for a module.
-        logits: whether the first output is logits and not presence.
+        logits: whether the first output is logits, which a softmax turns into presence.
 
     Raises:
-        ExportError: it cannot be read.
+        ExportError: it cannot be read, or has not the inputs and outputs of a bundle.
     """
     file, colon, name = source.rpartition(":")
     if colon and file.endswith(".py"):
         if image_shape is None:
             raise ExportError("a module does not say the size of its images: give --size")
-        return _trace(_load_module(Path(file), name), image_shape, logits=logits)
-
-    def answer(images: Floats) -> list[Floats]:
-        session = open_session(Path(source))
-        (entry,) = session.get_inputs()
-        outputs: list[Floats] = session.run(None, {entry.name: images})
-        return outputs
-
-    return Foreign(_read_onnx(Path(source)), _read_onnx(decoder) if decoder else None, answer)
+        foreign = _trace(_load_module(Path(file), name), image_shape, logits=logits)
+    else:
+        foreign = Foreign(_read_onnx(Path(source)), _read_onnx(decoder) if decoder else None)
+        _complete_encoder(foreign.encoder, logits=logits, has_poses=decoder is not None)
+    if foreign.decoder:
+        _complete_decoder(foreign.decoder)
+    return foreign
 
 
 def _load_module(file: Path, name: str) -> nn.Module:
@@ -111,38 +116,41 @@ def _load_module(file: Path, name: str) -> nn.Module:
 
 
 class _Encoder(nn.Module):
-    """A network's presence and, if it has a decoder, poses."""
+    """A network's presence and poses, which have no numbers if it has no decoder."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, *, logits: bool) -> None:
         super().__init__()
-        self.network = network
-        self.outputs = 1 + isinstance(getattr(network, "decoder", None), nn.Module)
+        self.network, self.logits = network, logits
+        self.decodes = isinstance(getattr(network, "decoder", None), nn.Module)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         outputs = self.network(images)
-        return (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)[: self.outputs]
+        presence, *poses = (outputs,) if isinstance(outputs, Tensor) else outputs
+        if self.logits:
+            presence = presence.softmax(dim=1)
+        return presence, poses[0] if self.decodes else presence[..., None][..., :0]
 
 
 def _trace(network: nn.Module, image_shape: tuple[int, int, int], *, logits: bool) -> Foreign:
-    wrapped, images = _Encoder(network), torch.rand(2, *image_shape)
+    wrapped, images = _Encoder(network, logits=logits), torch.from_numpy(_noise(image_shape))
     try:
         with torch.inference_mode():
-            outputs = wrapped(images)
-    except RuntimeError as error:
+            presence, poses = wrapped(images)
+    except (RuntimeError, IndexError) as error:
         shape = "x".join(map(str, image_shape))
         raise ExportError(f"the module does not take images of {shape}: {error}") from error
-    names = ("logits" if logits else "presence", "poses")[: len(outputs)]
-    encoder, decoder = to_onnx(wrapped, {"images": images}, names), None
-    if len(outputs) > 1:
-        poses = torch.zeros(2, outputs[1].shape[2])
-        inputs = {"poses": poses, "classes": torch.zeros(2, dtype=torch.int64)}
+    encoder, decoder = to_onnx(wrapped, {"images": images}, Encoding._fields), None
+    if wrapped.decodes:
+        inputs = {"poses": poses[:, 0].clone(), "classes": torch.zeros(_ROWS, dtype=torch.int64)}
         decoder = to_onnx(network.decoder, inputs, ("images",))  # type: ignore[arg-type]
+    return Foreign(encoder, decoder, Encoding(presence.numpy(), poses.numpy()))
 
-    def answer(batch: Floats) -> list[Floats]:
-        with torch.inference_mode():
-            return [output.numpy() for output in wrapped(torch.from_numpy(batch))]
 
-    return Foreign(encoder, decoder, answer)
+def _noise(image_shape: tuple[int, int, int]) -> Floats:
+    """Images (N, C, H, W) that a network is tried with: black, white, and noise."""
+    images = np.random.default_rng(0).random((_ROWS, *image_shape), np.float32)
+    images[0], images[1] = 0, 1
+    return images
 
 
 def _read_onnx(path: Path) -> onnx.ModelProto:
@@ -234,7 +242,7 @@ def import_(
     }
     shape = (channels, size, size) if size else None
     foreign = read_foreign(source, decoder=decoder, image_shape=shape, logits=logits)
-    bundle = import_network(foreign, facts, bundles, logits=logits, replace_other=replace)
+    bundle = import_network(foreign, facts, bundles, replace_other=replace)
     if data:
         bundle, sentence = analyse_on(bundle, data, skip_unreadable=skip_unreadable)
         console.print(sentence)
@@ -243,61 +251,50 @@ def import_(
 
 
 def import_network(
-    foreign: Foreign,
-    facts: Mapping[str, Any],
-    bundles: Path,
-    *,
-    logits: bool = False,
-    replace_other: bool = False,
+    foreign: Foreign, facts: Mapping[str, Any], bundles: Path, *, replace_other: bool = False
 ) -> Bundle:
     """Write a network as the bundle `bundles/NAME`, and check that the bundle answers alike.
 
     Args:
         facts: entries of the manifest that its graphs do not tell, `name` and `class_names` among
             them.
-        logits: whether the first output is logits, which a softmax turns into probabilities.
         replace_other: whether a bundle that something else made may be replaced.
 
     Raises:
-        BundleError: such a bundle has that name.
-        ExportError: the graphs do not have the inputs and outputs of a bundle, or do not fit the
-            class names.
+        BundleError: such a bundle has that name, or it is not one for a bundle.
+        ExportError: the graphs do not fit a bundle or the class names.
     """
     target = bundles / facts["name"]
-    if not NAME.fullmatch(target.name):
-        raise ExportError(f"{target.name!r} is not a bundle name: small letters, digits, hyphens")
-    if not replace_other:
-        refuse_other(target, facts["training"])
+    refuse_other(target, facts["training"], replace_other=replace_other)
     image_shape = _image_shape(foreign.encoder)
-    graphs: dict[GraphRole, onnx.ModelProto] = {
-        "encoder": _complete_encoder(foreign, logits=logits)
-    }
+    images = _noise(image_shape)
+    graphs: dict[GraphRole, onnx.ModelProto] = {"encoder": foreign.encoder}
     if foreign.decoder:
-        graphs["decoder"] = _complete_decoder(foreign.decoder)
-    images = np.random.default_rng(0).random((_ROWS, *image_shape), np.float32)
-    images[0], images[1] = 0, 1
-    expected = _answer(foreign, images, len(facts["class_names"]), logits=logits)
-    try:
-        manifest = Manifest(
-            family=FAMILY,
-            family_title="a network trained elsewhere",
-            channels=image_shape[0],
-            height=image_shape[1],
-            width=image_shape[2],
-            class_dim=expected.poses.shape[2],
-            offers=("decode",) if foreign.decoder else (),
-            graphs={role: f"{role}.onnx" for role in graphs},
-            layers=(),
-            opset=foreign.encoder.opset_import[0].version,
-            **facts,
-        )
-    except ValueError as error:
-        raise ExportError(str(error)) from error
+        graphs["decoder"] = foreign.decoder
     with replacing_folder(target) as folder:
         (folder / WEIGHTS).touch()
         for role, graph in graphs.items():
             onnx.save(graph, folder / f"{role}.onnx", **_IN_A_FILE)
-        _compare(expected, images, Runtime(seal(manifest, folder), device="cpu"))
+        session = open_session(folder / "encoder.onnx")
+        answers = Encoding(*session.run(Encoding._fields, {"images": images}))
+        _check_answers(answers, len(facts["class_names"]))
+        try:
+            manifest = Manifest(
+                family=FAMILY,
+                family_title="a network trained elsewhere",
+                channels=image_shape[0],
+                height=image_shape[1],
+                width=image_shape[2],
+                class_dim=answers.poses.shape[2],
+                offers=("decode",) if foreign.decoder else (),
+                graphs={role: f"{role}.onnx" for role in graphs},
+                layers=(),
+                opset=foreign.encoder.opset_import[0].version,
+                **facts,
+            )
+        except ValueError as error:
+            raise ExportError(str(error)) from error
+        _compare(foreign.expected or answers, images, Runtime(seal(manifest, folder), device="cpu"))
     return Bundle.open(target)
 
 
@@ -335,36 +332,24 @@ def _inputs(graph: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return [value for value in graph.graph.input if value.name not in weights]
 
 
-def _complete_encoder(foreign: Foreign, *, logits: bool) -> onnx.ModelProto:
-    """The encoder with presence for logits, and with poses of no numbers if it has no decoder."""
-    first = "logits" if logits else "presence"
-    encoder, body = foreign.encoder, foreign.encoder.graph
+def _complete_encoder(encoder: onnx.ModelProto, *, logits: bool, has_poses: bool) -> None:
+    """Add presence to an encoder that gives logits, and poses of no numbers where it has none."""
+    body, first = encoder.graph, "logits" if logits else "presence"
     _check_names("inputs of the encoder", _inputs(encoder), ["images"])
-    expected = [first, "poses"] if foreign.decoder else [first]
-    _check_names("outputs of the encoder", body.output, expected)
-    if logits:
-        body.node.append(helper.make_node("Softmax", ["logits"], ["presence"], axis=1))
-    if not foreign.decoder:
-        constants = {"poses.axis": [2], "poses.start": [0], "poses.end": [0]}
-        for name, values in constants.items():
-            body.initializer.append(numpy_helper.from_array(np.array(values, np.int64), name))
-        body.node.append(helper.make_node("Unsqueeze", ["presence", "poses.axis"], ["poses.one"]))
-        slice_inputs = ["poses.one", "poses.start", "poses.end", "poses.axis"]
-        body.node.append(helper.make_node("Slice", slice_inputs, ["poses"]))
+    _check_names("outputs of the encoder", body.output, [first, "poses"][: 1 + has_poses])
+    body.node.extend(map(onnx.parser.parse_node, _SOFTMAX * logits + _NO_POSES * (not has_poses)))
     del body.output[:]
     for name, axes in (("presence", ("N", "K")), ("poses", ("N", "K", "D"))):
         body.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, axes))
-    return encoder
 
 
-def _complete_decoder(decoder: onnx.ModelProto) -> onnx.ModelProto:
-    """The decoder with an input for classes: exporters leave out inputs that a network ignores."""
+def _complete_decoder(decoder: onnx.ModelProto) -> None:
+    """Add an input for classes where there is none: exporters leave out what a network ignores."""
     if len(_inputs(decoder)) == 1:
         classes = helper.make_tensor_value_info("classes", TensorProto.INT64, ("M",))
         decoder.graph.input.append(classes)
     _check_names("inputs of the decoder", _inputs(decoder), ["poses", "classes"])
     _check_names("outputs of the decoder", decoder.graph.output, ["images"])
-    return decoder
 
 
 def _check_names(what: str, values: Iterable[onnx.ValueInfoProto], expected: Sequence[str]) -> None:
@@ -376,42 +361,29 @@ def _check_names(what: str, values: Iterable[onnx.ValueInfoProto], expected: Seq
         )
 
 
-def _answer(foreign: Foreign, images: Floats, count: int, *, logits: bool) -> Encoding[Floats]:
-    """The network's own answers to images, checked for what a manifest promises of them.
-
-    Raises:
-        ExportError: they are not the presence, in [0, 1], and the poses of `count` classes.
-    """
-    presence, *others = foreign.answer(images)
-    poses = others[0] if foreign.decoder else np.zeros((*presence.shape, 0), np.float32)
+def _check_answers(answers: Encoding[Floats], count: int) -> None:
+    """Refuse what is not the presence, in [0, 1], and the poses of `count` classes."""
+    presence, poses = answers
     if presence.shape != (_ROWS, count) or poses.ndim != 3 or poses.shape[:2] != (_ROWS, count):
         raise ExportError(
             f"for {_ROWS} images and {count} classes, the presence is {presence.shape} and the "
             f"poses are {poses.shape}"
         )
-    if logits:
-        presence = softmax(presence, axis=1)
     if not (presence.min() >= 0 and presence.max() <= 1 + _TOLERANCE):  # also of NaN
         raise ExportError(
             f"the presence is between {presence.min():.3g} and {presence.max():.3g}, not in "
             "[0, 1]: of a network that ends with logits, give --logits"
         )
-    return Encoding(presence, poses)
 
 
 def _compare(expected: Encoding[Floats], images: Floats, runtime: Runtime) -> None:
-    """Refuse a bundle that does not answer as expected, or not the same in a batch."""
-    together = runtime.encode(images)
-    for row in range(_ROWS):
-        alone = runtime.encode(images[row : row + 1])
-        for single, batched in zip(alone, together, strict=True):
-            refuse_difference(
-                "an image alone and in a batch", single, batched[row : row + 1], _TOLERANCE
-            )
-    for what, actual, wanted in zip(Encoding._fields, together, expected, strict=True):
-        refuse_difference(what, actual, wanted, _TOLERANCE)
+    """Refuse a bundle that does not answer as expected, an image alone or in a batch."""
+    for count in (1, _ROWS):
+        answers = runtime.encode(images[:count])
+        for what, actual, wanted in zip(Encoding._fields, answers, expected, strict=True):
+            refuse_difference(f"{what} of {count} images", actual, wanted[:count], _TOLERANCE)
     if "decode" in runtime.bundle.manifest.offers:
-        decoded = runtime.decode(together.poses[:, 0], np.zeros(_ROWS, np.int64))
+        decoded = runtime.decode(expected.poses[:, 0], np.zeros(_ROWS, np.int64))
         if decoded.shape != images.shape or not np.isfinite(decoded).all():
             raise ExportError(
                 f"the decoder's images are {decoded.shape}, not finite numbers {images.shape}"

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Protocol
 from filelock import FileLock
 from pydantic.dataclasses import dataclass
 
-from model.bundle import MANIFEST, Bundle, BundleError, Manifest, digest, write_manifest
+from model.bundle import MANIFEST, NAME, Bundle, BundleError, Manifest, digest, write_manifest
 from model.bundle.disk import replacing
 
 TEST_READS = "test-reads.jsonl"
@@ -64,18 +64,21 @@ def unseen_by(runs: Sequence[Run]) -> int:
     return min(run.held_out for run in runs if run.dataset == runs[-1].dataset)
 
 
-def refuse_other(target: Path, training: Mapping[str, Any]) -> None:
+def refuse_other(target: Path, training: Mapping[str, Any], *, replace_other: bool) -> None:
     """Refuse to write a bundle over one of another run, or over another import.
 
     Args:
         target: the bundle's folder, where there may be one.
         training: of the new bundle's manifest.
+        replace_other: whether a bundle that something else made may be replaced.
 
     Raises:
-        BundleError: a bundle is there that something else made.
+        BundleError: such a bundle is there, or the folder's name is not one for a bundle.
     """
     path = target / MANIFEST
-    if not path.is_file():
+    if not NAME.fullmatch(target.name):
+        raise BundleError(f"{target.name!r} is not a bundle name: small letters, digits, hyphens")
+    if replace_other or not path.is_file():
         return
     try:
         there = json.loads(path.read_text()).get("training", {})
