@@ -163,8 +163,7 @@ def export_run(
     if not (run_dir / METRICS).is_file():
         raise ExportError(f"{run_dir} has no {METRICS}, of which the curves are drawn")
     runs = checkpoint.runs
-    made_by = {"runs": [asdict(run) for run in runs]}
-    refuse_other(bundles / name, made_by, replace_other=replace_other)
+    refuse_other(bundles / name, checkpoint.record(), replace_other=replace_other)
     data = load_again(recipe, pictures, data_dir)
     network = build(recipe.network)
     network.load_state_dict(checkpoint.network)
@@ -175,20 +174,17 @@ def export_run(
         validation = validation_pairs(data.validation, size=size, shift_px=shift_px)
         # `analyse` chooses the threshold; until then a manifest for pairs must have one.
         facts = {"preprocess": "pair", "dataset": f"multi{recipe.dataset}", "mask_threshold": 0.0}
-    # The path of the folder is private: it is left out.
-    described = {"pictures": pictures.model_dump(mode="json") | {"folder": ""}} if pictures else {}
+    training = checkpoint.record() | {
+        "test_reads": [asdict(read) for read in reads_of(bundles, runs)]
+    }
+    if pictures:
+        training["pictures"]["folder"] = ""  # its path is private
     manifest = describe(
         network,
         name=name,
         class_names=data.dataset.class_names,
         shown_channels=recipe.shown_channels if recipe.network.channels not in (1, SHOWN) else (),
-        training={
-            "recipe": recipe.to_dict(),
-            "examples": checkpoint.examples,
-            "runs": [asdict(run) for run in runs],
-            "test_reads": [asdict(read) for read in reads_of(bundles, runs)],
-            **described,
-        },
+        training=training,
         **facts,
     )
     target = bundles / name
@@ -250,7 +246,9 @@ def export_bundle(
     network = network.cpu().eval()
     trained = deepcopy(network)
     fold_norms(network)
-    _compare_networks(trained, network)
+    outputs = (_compute(version, _sparse_noise(version)) for version in (trained, network))
+    for (graph, expected), (_, folded) in zip(*outputs, strict=True):
+        refuse_difference(f"folded normalisation, {graph}", folded, expected, PARITY_TOLERANCE)
     rounding = round_measured(network, validation)
     with replacing_folder(target) as folder:
         write_graphs(network, folder)
@@ -386,16 +384,6 @@ def check_parity(network: Network, runtime: Runtime) -> None:
     alone, together = runtime.encode(images[:1].numpy()), runtime.encode(images.numpy())
     for single, batched in zip(alone, together, strict=True):
         refuse_difference("an image alone and in a batch", single, batched[:1], BATCH_TOLERANCE)
-
-
-def _compare_networks(trained: Network, folded: Network) -> None:
-    """Refuse a network whose folded normalisations changed what the trained one computes.
-
-    `check_parity` compares the graphs with the folded network.
-    """
-    computed = (_compute(network, _sparse_noise(trained)) for network in (trained, folded))
-    for (graph, expected), (_, output) in zip(*computed, strict=True):
-        refuse_difference(f"folded normalisation, {graph}", output, expected, PARITY_TOLERANCE)
 
 
 def _compute(network: Network, images: Tensor) -> list[tuple[str, Tensor]]:

@@ -1,8 +1,8 @@
-"""Muon: momentum whose steps are orthogonal matrices (Jordan et al., "Muon", 2024)."""
+"""The optimisers: AdamW, and Muon, whose steps are orthogonal matrices (Jordan et al., 2024)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from model.capsnet.routing import Votes
 from training.device import has_bfloat16
+from training.recipes import Recipe
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """The coefficients a, b, c of x <- a x + b x^3 + c x^5: singular values end near 0.7 to 1.2, fast.
@@ -31,38 +32,15 @@ class Muon(torch.optim.Optimizer):
     (out, in * kernel^2), and transformation matrices, one matrix (I * in_dim, D) for each class.
 
     Args:
-        matrices: the classes of each weight: K for transformation matrices, whose last axis is
-            K * D; 0 marks a convolution.
-        normalised: weights that are scaled back to their first norm after each step. Their
-            direction alone is learnt, so that the rate means the same throughout a training.
-        free_factor: the factor of the rate of convolutions that are not normalised.
+        groups: weights of one kind each. `classes` is K for transformation matrices, whose last
+            axis is K * D, and 0 for convolutions. Weights that are `normalised` are scaled back to
+            their first norm after each step: their direction alone is learnt, so that the rate
+            means the same throughout a training.
     """
 
-    def __init__(
-        self,
-        matrices: Mapping[Tensor, int],
-        *,
-        normalised: Collection[Tensor] = (),
-        free_factor: float = 1.0,
-    ) -> None:
-        fixed = {id(weight) for weight in normalised}
-        kinds = {weight: (classes, id(weight) in fixed) for weight, classes in matrices.items()}
-        groups = [
-            {
-                "params": [weight for weight, own in kinds.items() if own == kind],
-                "classes": kind[0],
-                "normalised": kind[1],
-                "factor": 1.0 if kind[0] or kind[1] else free_factor,
-            }
-            for kind in sorted(set(kinds.values()))
-        ]
-        super().__init__(groups, {"lr": 0.0, "decay": 0.0})
-
-    def set_rates(self, *, convolutions: float, votes: float, decay: float = 0.0) -> None:
-        """Set the learning rates of the next step, and the share that each weight loses in it."""
-        for group in self.param_groups:
-            set_rate(group, "lr", votes if group["classes"] else convolutions * group["factor"])
-            set_rate(group, "decay", decay)
+    def __init__(self, groups: list[dict[str, Any]]) -> None:
+        kind = {"classes": 0, "normalised": False, "factor": 1.0, "weight_decay": 0.0}
+        super().__init__(groups, {"lr": 0.0, **kind})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002
@@ -78,38 +56,82 @@ class Muon(torch.optim.Optimizer):
                         state["norm"] = weight.norm()
                 state["momentum"].lerp_(weight.grad, 1 - _MOMENTUM)
                 ahead = weight.grad.lerp(state["momentum"], _MOMENTUM)
-                weight.mul_(1 - group["decay"])
+                weight.mul_(1 - group["lr"] * group["weight_decay"])
                 weight.sub_(_step(ahead, group["classes"]) * group["lr"])
                 if group["normalised"]:
                     weight.mul_(state["norm"] / weight.norm())
 
 
-def set_rate(group: dict[str, Any], name: str, value: float) -> None:
-    """Set a rate of an optimiser's group; on a GPU in place, where a captured step reads it."""
-    device = group["params"][0].device if group["params"] else torch.device("cpu")
-    if device.type != "cuda":
-        group[name] = value
-        return
-    rate = group[name]
-    if not isinstance(rate, Tensor) or rate.device != device:
-        group[name] = rate = torch.zeros((), device=device)
-    rate.fill_(value)
+def make_optimisers(
+    network: nn.Module, recipe: Recipe, *, on_gpu: bool
+) -> list[torch.optim.Optimizer]:
+    """AdamW, and Muon for the weights that the recipe leaves to it.
 
-
-def matrices_of(network: nn.Module, *, convolutions: bool, votes: bool) -> dict[Tensor, int]:
-    """The weights that Muon is to train, as it takes them.
-
-    Args:
-        convolutions: whether those with several input channels are among them.
-        votes: whether transformation matrices are.
+    `set_rates` sets their rates.
     """
-    matrices: dict[Tensor, int] = {}
+    groups = _groups_of_muon(network, recipe)
+    by_muon = {weight for group in groups for weight in group["params"]}
+    by_adam = [
+        weight for weight in network.parameters() if weight.requires_grad and weight not in by_muon
+    ]
+    adam = torch.optim.AdamW(
+        [
+            {
+                "params": [weight for weight in by_adam if weight.ndim > 1],
+                "weight_decay": recipe.weight_decay,
+            },
+            {"params": [weight for weight in by_adam if weight.ndim <= 1]},  # biases and norms
+        ],
+        lr=recipe.learning_rate,
+        eps=1e-8,
+        weight_decay=0.0,
+        fused=True,
+        capturable=on_gpu,
+    )
+    return [adam, Muon(groups)] if groups else [adam]
+
+
+def _groups_of_muon(network: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
+    """The weights that Muon trains. The `factor` of a group is that of Adam's rate.
+
+    Kernels of the stem keep their norm if the recipe says so. The decoder's do not, because no
+    batch normalisation follows them.
+    """
+    stem = {*network.get_submodule("stem").parameters()} if recipe.muon_normalised else set()
+    groups: dict[tuple[int, bool], dict[str, Any]] = {}
     for module in network.modules():
-        if convolutions and isinstance(module, nn.Conv2d) and module.in_channels > 1:
-            matrices[module.weight] = 0
-        elif votes and isinstance(module, Votes):
-            matrices[module.weight] = module.classes
-    return {weight: own for weight, own in matrices.items() if weight.requires_grad}
+        classes, normalised = 0, False
+        if isinstance(module, nn.Conv2d) and module.in_channels > 1:
+            normalised = module.weight in stem
+            grows = recipe.muon_normalised and not normalised
+            rate = min(recipe.muon_rate, FREE_RATE) if grows else recipe.muon_rate
+            factor = rate / recipe.learning_rate
+        elif isinstance(module, Votes):
+            classes, factor = module.classes, recipe.muon_votes
+        else:
+            continue
+        if factor and module.weight.requires_grad:
+            kind = {"classes": classes, "normalised": normalised, "factor": factor}
+            decay = recipe.weight_decay / factor  # a step subtracts this times Adam's rate
+            empty = {"params": [], "weight_decay": decay, **kind}
+            groups.setdefault((classes, normalised), empty)["params"].append(module.weight)
+    return list(groups.values())
+
+
+def set_rates(optimisers: Iterable[torch.optim.Optimizer], rate: float) -> None:
+    """Set Adam's rate, and those of Muon that follow it.
+
+    On a GPU, a rate is set in place, where a captured step reads it.
+    """
+    for group in (group for optimiser in optimisers for group in optimiser.param_groups):
+        value = rate * group.get("factor", 1.0)
+        device = group["params"][0].device if group["params"] else torch.device("cpu")
+        if device.type != "cuda":
+            group["lr"] = value
+            continue
+        if not isinstance(group["lr"], Tensor) or group["lr"].device != device:
+            group["lr"] = torch.zeros((), device=device)
+        group["lr"].fill_(value)
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:

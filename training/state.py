@@ -9,13 +9,14 @@ import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 from torch import Tensor, nn
 
 from model import find
@@ -31,9 +32,9 @@ from training.data.augment import moved_copies
 from training.data.datasets import Examples
 from training.data.folder import FolderSplit
 from training.device import convolution_precision, device_name
-from training.muon import FREE_RATE, Muon, matrices_of, set_rate
+from training.muon import make_optimisers, set_rates
 from training.pretrained import PublishedWeights, load_weights
-from training.provenance import Run, runs_of
+from training.provenance import Run
 from training.recipes import Recipe, recipe_of
 
 CHECKPOINT = "checkpoint.pt"
@@ -68,20 +69,25 @@ class Best(NamedTuple):
     weights: dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint:
+def _read_recipe(recipe: Recipe | dict[str, Any]) -> Recipe:
+    return recipe if isinstance(recipe, Recipe) else Recipe.from_dict(recipe)
+
+
+class Checkpoint(BaseModel):
     """The state of a run, with which it continues as if it had never stopped, and is exported."""
 
-    recipe: Recipe
-    pictures: FolderSplit | None
-    """The folder that it is trained on, where that is no published data set."""
+    model_config = ConfigDict(frozen=True)
+
+    recipe: Annotated[Recipe, BeforeValidator(_read_recipe), PlainSerializer(Recipe.to_dict)]
     examples: int
     """The number of examples in an epoch."""
     runs: tuple[Run, ...]
     """This run, which is the last one, and those whose weights it started from."""
+    pictures: FolderSplit | None = None
+    """The folder that it is trained on, where that is no published data set."""
     network: dict[str, Any]
     """The weights that are exported: the trained ones, or their running average."""
-    progress: dict[str, Any] = field(default_factory=dict)
+    progress: dict[str, Any] = {}
     """What the run needs to go on: the trained weights, the states of Adam and Muon, and the best
     weights so far, where there are some; empty where the run is complete."""
 
@@ -90,16 +96,15 @@ class Checkpoint:
         """The run of this checkpoint."""
         return self.runs[-1]
 
+    def record(self) -> dict[str, Any]:
+        """What was learnt, as JSON-ready values: the entry `training` of a bundle's manifest."""
+        record = self.model_dump(mode="json", exclude={"network", "progress"})
+        return {name: value for name, value in record.items() if value is not None}
+
     def save(self, path: Path) -> None:
         """Write to `path` in one step, so that a kill leaves the old file or the new one."""
-        values = {
-            **self.__dict__,
-            "recipe": json.loads(json.dumps(self.recipe.to_dict())),  # torch loads plain lists only
-            "runs": [asdict(run) for run in self.runs],
-            "pictures": self.pictures and self.pictures.model_dump(mode="json"),
-        }
         with replacing(path) as file:
-            torch.save(values, file)
+            torch.save({**self.record(), "network": self.network, "progress": self.progress}, file)
 
     @staticmethod
     def load(path: Path) -> Checkpoint:
@@ -114,13 +119,7 @@ class Checkpoint:
             with zipfile.ZipFile(path) as archive:
                 if archive.testzip():  # torch does not look at the checksums
                     raise CheckpointError(f"{path} is corrupt")
-            values = torch.load(path, map_location="cpu", weights_only=True)
-            typed = {
-                "recipe": Recipe.from_dict(values["recipe"]),
-                "pictures": values["pictures"] and FolderSplit(**values["pictures"]),
-                "runs": tuple(runs_of(values)),
-            }
-            return Checkpoint(**{**values, **typed})
+            return Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))
         except _UNREADABLE as error:
             raise CheckpointError(f"{path} is not a readable checkpoint: {error}") from error
 
@@ -135,16 +134,9 @@ def starting_point(source: Path) -> Checkpoint:
         return Checkpoint.load(source / CHECKPOINT)
     try:
         bundle = Bundle.open(find(source))
-        training = bundle.manifest.training
-        pictures = training.get("pictures")
-        return Checkpoint(
-            recipe=recipe_of(bundle),
-            pictures=pictures and FolderSplit(**pictures),
-            examples=training["examples"],
-            runs=tuple(runs_of(training)),
-            network=read_weights(bundle),
-        )
-    except (BundleError, LookupError, ValueError, TypeError) as error:
+        weights = {"recipe": recipe_of(bundle), "network": read_weights(bundle)}
+        return Checkpoint(**{**bundle.manifest.training, **weights})
+    except (BundleError, ValueError) as error:
         raise CheckpointError(f"no weights can be taken from {source}: {error}") from error
 
 
@@ -219,31 +211,12 @@ class TrainingState:
         fit_whitening(self.network, torch.tensor(some, device=device).float() / WHITE)
         if getattr(recipe.network, "pose", "routed") == "homogeneous":
             fit_codes(self.network, *moved_copies(plan.training, recipe, device=device))
-        matrices = matrices_of(
-            self.network, convolutions=recipe.muon_rate > 0, votes=recipe.muon_votes > 0
-        )
-        self.muon = self._make_muon(matrices) if matrices else None
-        by_adam = [
-            weight
-            for weight in self.network.parameters()
-            if weight.requires_grad and weight not in matrices
-        ]
-        kernels = [weight for weight in by_adam if weight.ndim > 1]
-        biases_and_norms = [weight for weight in by_adam if weight.ndim <= 1]
-        groups: list[dict[str, Any]] = [
-            {"params": kernels, "weight_decay": recipe.weight_decay},
-            {"params": biases_and_norms},
-        ]
-        self.optimiser = torch.optim.AdamW(
-            groups,
-            lr=recipe.learning_rate,
-            eps=1e-8,
-            weight_decay=0.0,
-            fused=True,
-            capturable=self._on_gpu,
-        )
+        self.optimisers = make_optimisers(self.network, recipe, on_gpu=self._on_gpu)
         decay = recipe.average_decay
-        self._average = RunningAverage(self.network, decay=decay) if decay else None
+        self.average = (
+            RunningAverage(self.network, decay=decay, frozen=self._frozen) if decay else None
+        )
+        """The running average of the weights, if the recipe wants it."""
         self.run = Run(
             id=secrets.token_hex(8),
             preset=recipe.name,
@@ -257,53 +230,16 @@ class TrainingState:
         self._before: tuple[Run, ...] = ()
         self.best: Best | None = None
 
-    def _make_muon(self, matrices: dict[Tensor, int]) -> Muon:
-        """Muon with the recipe's settings; the kernels of the stem keep their norm if it says so.
-
-        The decoder's do not: no batch normalisation follows them.
-        """
-        recipe = self._plan.recipe
-        if not recipe.muon_normalised:
-            return Muon(matrices)
-        stem = {*self.network.get_submodule("stem").parameters()}
-        return Muon(
-            matrices,
-            normalised=[weight for weight in matrices if weight in stem],
-            free_factor=min(1.0, FREE_RATE / recipe.muon_rate) if recipe.muon_rate else 1.0,
-        )
-
     @property
     def result(self) -> Network:
         """The network that is validated and exported: the trained one, or its running average."""
-        return self.network if self._average is None else self._average.network
-
-    def fit_statistics(self, images: Tensor) -> None:
-        """Fit the statistics of the averaged weights to images (N, C, H, W) of the training.
-
-        Without an average this does nothing: the network has statistics of its own.
-        """
-        if self._average is not None:
-            fixed = {
-                name for name, module in self.network.named_modules() if module in self._frozen
-            }
-            self._average.fit_statistics(images, fixed)
+        return self.network if self.average is None else self.average.network
 
     def begin_step(self, rate: float) -> None:
-        """Prepare a step: set all rates, seed dropout, set training mode.
-
-        `rate` is Adam's; Muon's follow it.
-        """
-        for group in self.optimiser.param_groups:
-            set_rate(group, "lr", rate)
-        if self._average is not None:
-            self._average.set_share(self.run.steps)
-        if self.muon is not None:
-            recipe = self._plan.recipe
-            self.muon.set_rates(
-                convolutions=rate * recipe.muon_rate / recipe.learning_rate,
-                votes=rate * recipe.muon_votes,
-                decay=rate * recipe.weight_decay,
-            )
+        """Prepare a step: set Adam's `rate` and those that follow it, dropout and training mode."""
+        set_rates(self.optimisers, rate)
+        if self.average is not None:
+            self.average.set_share(self.run.steps)
         torch.manual_seed(self.run.seed * 1_000_003 + self.run.steps)  # of dropout
         self.network.train()
         for module in self._frozen:
@@ -311,11 +247,10 @@ class TrainingState:
 
     def move(self) -> None:
         """Step the optimisers, and update the average, with the rates that `begin_step` set."""
-        self.optimiser.step()
-        if self.muon is not None:
-            self.muon.step()
-        if self._average is not None:
-            self._average.add(self.network)
+        for optimiser in self.optimisers:
+            optimiser.step()
+        if self.average is not None:
+            self.average.add(self.network)
 
     def end_step(self) -> None:
         """Count the step."""
@@ -397,8 +332,7 @@ class TrainingState:
         best, network = self.best, self.result.state_dict()
         progress = {
             "trained": self.network.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "muon": self.muon and self.muon.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "best": best and best._asdict(),
         }
         if complete and best:
@@ -436,11 +370,11 @@ class TrainingState:
             self.network.load_state_dict(saved.progress.get("trained", saved.network))
             self.result.load_state_dict(saved.network)
             if saved.progress:
-                self.optimiser.load_state_dict(saved.progress["optimiser"])
-                for group in self.optimiser.param_groups:  # it may have been saved elsewhere
+                states = saved.progress["optimisers"]
+                for optimiser, state in zip(self.optimisers, states, strict=True):
+                    optimiser.load_state_dict(state)
+                for group in self.optimisers[0].param_groups:  # it may have been saved elsewhere
                     group["capturable"] = self._on_gpu
-                if self.muon is not None:
-                    self.muon.load_state_dict(saved.progress["muon"])
                 self.best = saved.progress["best"] and Best(**saved.progress["best"])
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"{path} does not fit: {error}") from error
@@ -455,12 +389,20 @@ class RunningAverage:
     Args:
         decay: share of the old average kept at each step; less at first, so that the average spans
             about the last tenth of the steps so far.
+        frozen: modules of the network that keep their statistics.
     """
 
-    def __init__(self, network: Network, *, decay: float) -> None:
+    def __init__(self, network: Network, *, decay: float, frozen: Collection[nn.Module]) -> None:
         self.network = deepcopy(network).requires_grad_(False).eval()
         self._decay = decay
         self._share = torch.ones((), device=next(network.parameters()).device)
+        self._norms = [
+            copy
+            for copy, module in zip(self.network.modules(), network.modules(), strict=True)
+            if isinstance(copy, nn.BatchNorm2d) and module not in frozen
+        ]
+        for norm in self._norms:
+            norm.momentum = None  # statistics are those of all batches
 
     def set_share(self, step: int) -> None:
         """Set the share of the weights after a step, counted from zero, in the average."""
@@ -475,49 +417,41 @@ class RunningAverage:
             copy.copy_(buffer)
 
     @torch.no_grad()
-    def fit_statistics(self, images: Tensor, frozen: Collection[str] = ()) -> None:
+    def fit_statistics(self, images: Tensor) -> None:
         """Replace the copied statistics of batch normalisation, which belong to other weights.
 
         Args:
             images: (N, C, H, W) as in training.
-            frozen: names of modules that keep their statistics.
         """
-        norms = [
-            module
-            for name, module in self.network.named_modules()
-            if isinstance(module, nn.BatchNorm2d) and name not in frozen
-        ]
-        usual = [norm.momentum for norm in norms]
-        for norm in norms:
+        if not self._norms:
+            return
+        for norm in self._norms:
             norm.reset_running_stats()
-            norm.momentum = None  # the mean over all batches
             norm.train()
-        for start in range(0, len(images) if norms else 0, _FITTED_AT_ONCE):
-            self.network(images[start : start + _FITTED_AT_ONCE])
-        for norm, momentum in zip(norms, usual, strict=True):
-            norm.momentum = momentum
-            norm.eval()
+        for some in images.split(_FITTED_AT_ONCE):
+            self.network(some)
+        self.network.eval()
 
 
-def freeze(network: Network, parts: tuple[str, ...]) -> list[nn.Module]:
+def freeze(network: Network, parts: Collection[str]) -> list[nn.Module]:
     """Freeze parts of a network, such as `stem` or `classes.weight`.
 
     Returns:
         modules that are frozen as a whole: their statistics and dropout stay as they are, too.
     """
-    names = [f"{name}." for name, _ in network.named_parameters()]
-    prefixes = tuple(f"{part.removesuffix('.')}." for part in parts)
-    for prefix in prefixes:
-        if not any(name.startswith(prefix) for name in names):
-            known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
-            raise TrainingError(f"{prefix[:-1]} is no part of the network; it has {known}")
-    for name, weight in network.named_parameters():
-        if f"{name}.".startswith(prefixes):
-            weight.requires_grad_(False)
+    named: dict[str, nn.Module | nn.Parameter] = {
+        **dict(network.named_modules()),
+        **dict(network.named_parameters()),
+    }
+    frozen: list[nn.Module] = []
+    for name in parts:
+        part = named.get(name)
+        if part is None:
+            known = ", ".join(name for name, _ in network.named_children())
+            raise TrainingError(f"{name} is no part of the network; it has {known}")
+        part.requires_grad_(False)
+        if isinstance(part, nn.Module):
+            frozen += part.modules()
     if not any(weight.requires_grad for weight in network.parameters()):
         raise TrainingError("everything is frozen, so nothing can be trained")
-    return [
-        module
-        for name, module in network.named_modules()
-        if name and f"{name}.".startswith(prefixes)
-    ]
+    return frozen

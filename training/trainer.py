@@ -197,7 +197,7 @@ class Trainer:
             step=self.done_steps,
             epoch=self._epoch,
             **losses,
-            learning_rate=float(self.state.optimiser.param_groups[0]["lr"]),
+            learning_rate=float(self.state.optimisers[0].param_groups[0]["lr"]),
             images_per_s=steps_per_s * self.plan.recipe.batch_size,
             seconds=self.state.run.seconds,
         )
@@ -206,9 +206,9 @@ class Trainer:
         """Fit the statistics of averaged weights to the latest images; to more when complete."""
         batches, count = self.task.batches, FITTED_AT_END if self.complete else FITTED
         steps = min(self.done_steps, math.ceil(count / self.plan.recipe.batch_size))
-        if steps:
+        if steps and self.state.average is not None:
             rows = [batches.rows(self.done_steps - 1 - step) for step in range(steps)]
-            self.state.fit_statistics(batches.make(torch.cat(rows)).images)
+            self.state.average.fit_statistics(batches.make(torch.cat(rows)).images)
 
     def _validate(self) -> None:
         """Measure the error on what is held out after each epoch, and in the end."""

@@ -35,8 +35,7 @@ def test_singular_values_are_about_one(shape: tuple[int, ...]) -> None:
 
 def step_of(weight: nn.Parameter, sides: int, gradients: list[Tensor], rate: float) -> Tensor:
     """How far the last of some steps moves a weight."""
-    optimiser = Muon({weight: sides})
-    optimiser.set_rates(convolutions=rate, votes=rate)
+    optimiser = Muon([{"params": [weight], "classes": sides, "lr": rate}])
     before = weight.detach().clone()
     for gradient in gradients:
         before = weight.detach().clone()
