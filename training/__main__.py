@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,6 @@ from training.card import write_card
 from training.command import (
     DATA_DIR,
     EXPECTED,
-    TYPED,
     BundleName,
     DataDir,
     SkipUnreadable,
@@ -64,7 +63,7 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the recipe."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-LoadOwn = Callable[..., tuple[Recipe, TrainingData]]
+LoadOwn = Callable[..., tuple[Recipe, TrainingData, PublishedWeights | None]]
 _TRIAL_MINUTES = 0.5
 """The minutes that each stem is trained for, where the pictures do not decide between two."""
 _WORST = 10
@@ -73,7 +72,6 @@ _WORST = 10
 
 @app.command()
 def train(
-    context: typer.Context,
     preset: Preset,
     *,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 1,
@@ -86,9 +84,8 @@ def train(
         typer.Option(min=1, max=MAX_PX, help="Height and width of the pictures of --data."),
     ] = None,
     stem: Annotated[
-        str | None,
+        Stem | None,
         typer.Option(
-            metavar="pretrained|trained",
             help="What computes features of pictures. `pretrained`: EfficientNet-Lite0, which "
             "learnt 1.3 million photographs. `trained`: convolutions that learn your pictures. "
             "By default, `train pictures` looks at the folder and says what it chose.",
@@ -139,26 +136,22 @@ def train(
     torch_device = choose_device(device, threads=threads)
     published, reason = None, ""
     if data is None:
-        images, name = load_published(recipe, data_dir), recipe.name
+        images = load_published(recipe, data_dir)
     else:
         known = (before and before.pictures) or FolderSplit(skip_unreadable=skip_unreadable)
         load_own = partial(_load_own, recipe, settings, data, channels=channels, split=known)
-        published, reason = _choose_stem(
-            stem or ("trained" if size else None),
-            recipe,
-            data,
-            before,
-            channels=channels,
-            load_own=load_own,
-        )
+        if stem is None and before:
+            stem = "pretrained" if before.recipe.pretrained else "trained"
+        elif stem is None and recipe.dataset == FOLDER and not size:
+            try_out = partial(_try_stem, load_own)
+            stem, reason = choose_stem(data, channels=channels, try_out=try_out)
         seen = other.pictures.learnt if other and other.pictures else ()
-        recipe, images = load_own(published, seen=seen)
-        name = images.dataset.name
+        recipe, images, published = load_own(stem, seen=seen)
     if final:
         images = images.without_validation()
     validation, split = None if final else images.validation, images.split
-    command = typed_command(context.meta[TYPED])
-    plan = Plan(recipe, seed, images.training, validation, directory, split, published, command)
+    parts = recipe, seed, images.training, validation, directory, split, published
+    plan = Plan(*parts, command=typed_command())
     with plan.locked():
         trainer = Trainer(plan, device=torch_device, resume=resumes)
         if other:
@@ -171,10 +164,7 @@ def train(
             console.print(*notices, sep="\n")
         adapts_threads = not threads and torch_device.type == "cpu"
         if trainer.run(max_minutes=max_minutes, adapts_threads=adapts_threads):
-            console.print(f"{name} is trained: {plan.checkpoint_path}")
-            names = split.class_names if split else ()
-            for sentence in conclude(trainer, names):
-                console.print(sentence)
+            console.print(*conclude(trainer), sep="\n")
         else:
             console.print(f"stopped at step {trainer.done_steps}; --resume goes on")
 
@@ -279,18 +269,20 @@ def _load_own(
     recipe: Recipe,
     settings: list[str],
     folder: Path,
-    published: PublishedWeights | None,
+    stem: Stem | None,
     *,
     channels: int | None,
     split: FolderSplit,
     seen: Collection[str] = (),
-) -> tuple[Recipe, TrainingData]:
+) -> tuple[Recipe, TrainingData, PublishedWeights | None]:
     """The recipe that suits the pictures of a folder, with other settings, and the pictures.
 
+    Then the published weights, if the stem is pretrained.
+
     Args:
-        published: the weights of a pretrained stem.
         seen: fingerprints of pictures that the weights have learnt from.
     """
+    published = find_weights() if stem == "pretrained" else None
     fixed = {"name", "dataset", "task", "channels", "num_classes"}
     if published:
         recipe = use_pretrained(recipe, published)
@@ -309,40 +301,14 @@ def _load_own(
             seen=seen,
             split=split,
         )
-        return override(fitted, settings, fixed=fixed), data
+        return override(fitted, settings, fixed=fixed), data, published
     except SettingError as error:
         raise typer.BadParameter(str(error)) from error
 
 
-def _choose_stem(
-    stem: str | None,
-    recipe: Recipe,
-    folder: Path,
-    before: Checkpoint | None,
-    *,
-    channels: int | None,
-    load_own: LoadOwn,
-) -> tuple[PublishedWeights | None, str]:
-    """The weights of a pretrained stem, or None, and a sentence if the pictures decided that.
-
-    Args:
-        stem: what the user chose, if anything.
-        before: the run that goes on, whose stem is kept.
-    """
-    if stem not in (None, "pretrained", "trained"):
-        raise typer.BadParameter(f"--stem is pretrained or trained, not {stem}")
-    reason = ""
-    if stem is None and before:
-        stem = "pretrained" if before.recipe.pretrained else "trained"
-    elif stem is None and recipe.dataset == FOLDER:
-        stem, reason = choose_stem(folder, channels=channels, try_out=partial(_try_stem, load_own))
-    return find_weights() if stem == "pretrained" else None, reason
-
-
 def _try_stem(load_own: LoadOwn, stem: Stem) -> float:
     """The error on held-out pictures, in percent, after half a minute of training with a stem."""
-    published = find_weights() if stem == "pretrained" else None
-    recipe, data = load_own(published)
+    recipe, data, published = load_own(stem)
     with TemporaryDirectory() as directory:
         parts = recipe, 1, data.training, data.validation, Path(directory)
         trainer = Trainer(Plan(*parts, data.split, published), device=torch.device("cpu"))
@@ -370,13 +336,15 @@ def _describe(trainer: Trainer) -> str:
     )
 
 
-def conclude(trainer: Trainer, class_names: Sequence[str] = ()) -> Iterator[str]:
+def conclude(trainer: Trainer) -> Iterator[str]:
     """The conclusion of a complete run, from its answers to held-out images, as sentences.
 
     They say which weights were kept and, of a folder's classes, how many images of each are
     answered right, and what to do next.
     """
-    validation, error_percent = trainer.plan.validation, trainer.error_percent
+    plan, validation, error_percent = trainer.plan, trainer.plan.validation, trainer.error_percent
+    name = plan.recipe.dataset if plan.split else plan.recipe.name
+    yield f"{name} is trained: {plan.checkpoint_path}"
     if validation is None or error_percent is None:
         return
     if best := trainer.state.best:
@@ -384,20 +352,21 @@ def conclude(trainer: Trainer, class_names: Sequence[str] = ()) -> Iterator[str]
             f"kept the weights of step {best.step:,}, the best on held-out images: "
             f"{best.error_percent:.2f} % validation error"
         )
-    if not class_names:
+    if not plan.split:
         return
+    class_names = plan.split.class_names
     presence = measure_presence(trainer.state.kept_network(), validation.images, trainer.device)
     found = recalls(validation.labels, presence, class_names)
     worst = ", ".join(map(str, found[:_WORST])) + ", ..." * (len(found) > _WORST)
     yield f"held-out images answered right, the worst class first: {worst}"
-    counts = np.bincount(trainer.plan.training.labels, minlength=len(class_names)).tolist()
+    counts = np.bincount(plan.training.labels, minlength=len(class_names)).tolist()
     yield from advise(
         validation.labels,
         presence,
         class_names,
         pictures=dict(zip(class_names, counts, strict=True)),
-        size_px=max(trainer.plan.recipe.network.image_shape[1:]),
-        pretrained=bool(trainer.plan.recipe.pretrained),
+        size_px=max(plan.recipe.network.image_shape[1:]),
+        pretrained=bool(plan.recipe.pretrained),
     )
 
 

@@ -6,15 +6,13 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
 
 from model.bundle import BundleError
 from model.runtime import DeviceError
@@ -23,8 +21,6 @@ from training.data.source import DatasetError
 from training.recipes import SettingError
 from training.state import TrainingError
 
-TYPED = "training.typed"
-"""The words with which a command was called, in the `meta` of its context."""
 console = Console(highlight=False, markup=False, soft_wrap=True)
 BundleName = Annotated[
     str, typer.Argument(help="Name of a shipped bundle, or a folder that `export` wrote.")
@@ -62,13 +58,7 @@ EXPECTED = (TrainingError, DatasetError, DeviceError, BundleError, SettingError)
 """Errors that are printed as one line, without a traceback."""
 
 
-class _TypedCommands(TyperGroup):
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta[TYPED] = list(args)
-        return super().parse_args(ctx, args)
-
-
-app = typer.Typer(cls=_TypedCommands, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
@@ -86,7 +76,7 @@ def declare(
         run_file(file)
 
 
-def typed_command(words: Sequence[str]) -> str:
+def typed_command() -> str:
     """The command as it was typed, for a card that others may read.
 
     Absolute paths may tell whose machine it was. Those near the current folder are written from
@@ -97,5 +87,5 @@ def typed_command(words: Sequence[str]) -> str:
         relative = os.path.relpath(path[0])
         return Path(path[0]).name if relative.startswith("../../..") else relative
 
-    named = [re.sub(r"(?:^|(?<==))/.*", without_machine, word) for word in words]
-    return printable(shlex.join(["python", "-m", "training", *named]))
+    words = [re.sub(r"(?:^|(?<==))/.*", without_machine, word) for word in sys.argv[1:]]
+    return printable(shlex.join(["python", "-m", "training", *words]))

@@ -68,7 +68,7 @@ def fold_norms(network: Network) -> None:
     those of what the convolution now gives, so that weights still fit the network and learn as
     before. Graphs add the same with the convolution's bias.
     """
-    for conv, norm in _normalised(network):
+    for _, _, conv, norm in _normalised(network):
         assert norm.running_mean is not None
         assert norm.running_var is not None
         scale = norm.weight / (norm.running_var + norm.eps).sqrt()
@@ -80,41 +80,31 @@ def fold_norms(network: Network) -> None:
         norm.weight.copy_((norm.running_var + norm.eps).sqrt())
 
 
-def _normalised(network: Network) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d]]:
+def _normalised(
+    network: Network,
+) -> Iterator[tuple[nn.Module, str, nn.Conv2d, nn.BatchNorm2d]]:
     """Convolutions with the normalisation right after each, if it has statistics and weights.
 
-    A module lists its children in the order in which it uses them.
+    Before them comes the module with both and the normalisation's name in it. A module lists its
+    children in the order in which it uses them.
     """
-    for module in network.modules():
-        for conv, norm in pairwise(module.children()):
+    for module in [*network.modules()]:
+        for (_, conv), (name, norm) in pairwise([*module.named_children()]):
             if not (isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d)):
                 continue
             if norm.track_running_stats and norm.affine:
-                yield conv, norm
-
-
-def _shift(norm: nn.BatchNorm2d) -> Tensor | None:
-    """What the layer adds to each channel in evaluation; None if it also multiplies."""
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    deviation = (norm.running_var + norm.eps).sqrt()
-    adds = torch.allclose(norm.weight, deviation, rtol=1e-6, atol=0)
-    return norm.bias - norm.running_mean if adds else None
+                yield module, name, conv, norm
 
 
 @torch.no_grad()
 def _without_folded(network: Network) -> Network:
-    """A copy in which biases of convolutions replace the normalisations that only add."""
+    """A copy in which biases of convolutions replace what `fold_norms` left of normalisations."""
     copy = deepcopy(network)
-    folded = {}
-    for conv, norm in _normalised(copy):
-        if (shift := _shift(norm)) is not None:
-            conv.bias = nn.Parameter(shift if conv.bias is None else conv.bias + shift)
-            folded[norm] = nn.Identity()
-    for module in copy.modules():
-        for name, child in module.named_children():
-            if child in folded:
-                setattr(module, name, folded[child])
+    for module, name, conv, norm in _normalised(copy):
+        assert norm.running_mean is not None
+        shift = norm.bias - norm.running_mean
+        conv.bias = nn.Parameter(shift if conv.bias is None else conv.bias + shift)
+        setattr(module, name, nn.Identity())
     return copy
 
 
@@ -135,7 +125,7 @@ def write_graphs(network: Network, folder: Path) -> None:
     """Write the weights and the graphs that share them, each called by its role.
 
     Args:
-        network: in evaluation mode, its weights rounded.
+        network: in evaluation mode, its normalisations folded and its weights rounded.
 
     Raises:
         ExportError: a graph holds a forbidden operator, or holds large weights itself.

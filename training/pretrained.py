@@ -35,7 +35,6 @@ _LICENCE = "Apache-2.0"
 _FEATURES = 64
 _VIEWS = 8
 """The augmented forms of each picture, whose features are computed once."""
-_BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 Stem = Literal["pretrained", "trained"]
 SAMPLE = 60
 """The pictures of a folder that are looked at, at most."""
@@ -108,26 +107,18 @@ def check_size(height: int, width: int) -> None:
         )
 
 
-@torch.no_grad()
 def load_weights(network: nn.Module, weights: PublishedWeights) -> None:
     """Load published weights into the pretrained layer of a network.
 
-    The file has the layers in their order: a convolution's kernels, then its normalisation.
+    The file has the layers in their order: a convolution's kernels, then its normalisation. Its
+    convolutions have no biases, and the classifier at its end is left out.
     """
-    tensors = iter(torch.load(weights.file, map_location="cpu", weights_only=True).items())
+    tensors = torch.load(weights.file, map_location="cpu", weights_only=True)
     (own,) = (part for part in network.modules() if isinstance(part, PretrainedNetwork))
-    convs = [part for part in own.modules() if isinstance(part, nn.Conv2d)]
-    norms = [part for part in own.modules() if isinstance(part, nn.BatchNorm2d)]
-    for conv, norm in zip(convs, norms, strict=True):
-        conv.weight.copy_(next(tensors)[1])
-        assert conv.bias is not None
-        nn.init.zeros_(conv.bias)
-        for expected in _BATCH_NORM:
-            name, tensor = next(tensors)
-            assert name.endswith(f".{expected}")
-            getattr(norm, expected).copy_(tensor)
-        # then the number of batches that the normalisation has seen
-        next(tensors)
+    names = own.state_dict()
+    convs = (name for name, part in own.named_modules() if isinstance(part, nn.Conv2d))
+    biases = {name: torch.zeros_like(names.pop(name)) for name in map("{}.bias".format, convs)}
+    own.load_state_dict(biases | dict(zip(names, tensors.values(), strict=False)))
 
 
 class FeatureMemory:

@@ -11,6 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from training import __main__
+from training.command import typed_command
 from training.data.datasets import Examples
 from training.recipes import PRESETS, Recipe
 from training.state import CHECKPOINT, Checkpoint
@@ -32,6 +33,7 @@ def train(monkeypatch: pytest.MonkeyPatch, tiny: Recipe, bars: Examples) -> Trai
 
     def run(run_dir: Path, *options: str) -> Result:
         arguments = ["train", "tiny", "--run-dir", str(run_dir), "--device=cpu", "--max-minutes=0"]
+        monkeypatch.setattr("sys.argv", ["training", *arguments, *options])
         return CliRunner().invoke(__main__.app, [*arguments, *options])
 
     return run
@@ -132,7 +134,7 @@ def test_a_run_is_named_as_its_folder_is_spelt(
         (("--max-minutes=-1",), "Invalid value for '--max-minutes'"),
         (("--size=32",), "--size, --channels, --stem and --skip-unreadable are for"),
         (("--weights=a", "--transfer=b"), "exclude each other"),
-        (("--data=.", "--stem=resnet.pth"), "--stem is pretrained or trained, not resnet.pth"),
+        (("--data=.", "--stem=resnet.pth"), "'resnet.pth' is not one of 'pretrained', 'trained'"),
         (("--data=.", "--set", "channels=3"), "channels is set by the data set"),
     ],
     ids=str,
@@ -187,7 +189,8 @@ def test_the_command_is_kept_so_that_it_runs_again(
     """Without the folders of this machine, from the same folder; others keep their last part."""
     (far := tmp_path / "a" / "b" / "c").mkdir(parents=True)
     monkeypatch.chdir(far)
-    assert "python -m training export pets" == __main__.typed_command(["export", str(pets)])
+    monkeypatch.setattr("sys.argv", ["training", "export", str(pets)])
+    assert "python -m training export pets" == typed_command()
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     run_dir, data = tmp_path / "run", f"--data={pets}"
