@@ -74,14 +74,11 @@ def make_optimisers(
     by_adam = [
         weight for weight in network.parameters() if weight.requires_grad and weight not in by_muon
     ]
+    kernels = [weight for weight in by_adam if weight.ndim > 1]
+    biases_and_norms = [weight for weight in by_adam if weight.ndim <= 1]
+    decaying: dict[str, Any] = {"params": kernels, "weight_decay": recipe.weight_decay}
     adam = torch.optim.AdamW(
-        [
-            {
-                "params": [weight for weight in by_adam if weight.ndim > 1],
-                "weight_decay": recipe.weight_decay,
-            },
-            {"params": [weight for weight in by_adam if weight.ndim <= 1]},  # biases and norms
-        ],
+        [decaying, {"params": biases_and_norms}],
         lr=recipe.learning_rate,
         eps=1e-8,
         weight_decay=0.0,

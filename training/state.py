@@ -428,7 +428,7 @@ class RunningAverage:
         for norm in self._norms:
             norm.reset_running_stats()
             norm.train()
-        for some in images.split(_FITTED_AT_ONCE):
+        for some in torch.split(images, _FITTED_AT_ONCE):
             self.network(some)
         self.network.eval()
 
