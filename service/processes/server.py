@@ -30,15 +30,13 @@ KEEP_ALIVE_S = 75
 That is longer than any `Retry-After`, and than load balancers keep theirs: a client that returns in
 time never writes into a connection that is closing.
 """
-_NO_DESCRIPTOR_S = 1.0
-"""A worker without file descriptors accepts again after this long."""
 _ACCEPTS_AT_ONCE = 4
 """In one turn of the event loop. If connections come faster than turns, the kernel's queue fills,
 and the kernel resets those that do not fit. More at once would leave none to the other workers."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Errors of `accept` that last until something is released. `accept` also reports errors of the
 connection itself, such as ECONNABORTED: the next connection may succeed (accept(2))."""
-_BEAT_S = 1.0
+_BEAT_S = 0.5
 """A worker tells the supervisor this often that its event loop turns."""
 
 
@@ -80,7 +78,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self._settings, self._send_to_supervisor = settings, send_to_supervisor
-        self._others_answer, self._accepts = others_answer, False
+        self._others_answer = others_answer
         self._context = app.state
         self._listeners: list[socket.socket] = []
         self._accepting: set[asyncio.Task[None]] = set()
@@ -105,21 +103,16 @@ class Server(uvicorn.Server):
         os._exit(1 if failure else 0)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take signals, which the supervisor blocked, and accept.
+        """Take signals, which the supervisor blocked, and load the bundles.
 
-        uvloop would accept and drop connections where no descriptor is left.
+        `on_tick` accepts: uvloop would accept and drop connections where no descriptor is left.
         """
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
         self._beat()
         await super().startup(sockets=[])
-        self.listen(sockets or [])
-
-    def listen(self, listeners: list[socket.socket]) -> None:
-        """Accept connections from listening sockets whenever requests can be answered."""
-        self._listeners = listeners
-        for listener in listeners:
+        self._listeners = sockets or []
+        for listener in self._listeners:
             listener.setblocking(False)
-        self._listen()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Accept requests for the grace period, then end."""
@@ -128,8 +121,14 @@ class Server(uvicorn.Server):
         self._end_at = min(self._end_at, time.monotonic() + self._settings.drain_grace_s)
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to stop, asked ten times a second."""
-        self._listen()
+        """Whether to stop, asked ten times a second. Accept connections, or no longer."""
+        loop = asyncio.get_running_loop()
+        accepts = self._context.can_answer or not self._others_answer()
+        for listener in self._listeners:
+            if accepts:
+                loop.add_reader(listener, self._accept_some, listener)
+            else:
+                loop.remove_reader(listener)
         is_over = self._context.failure or time.monotonic() >= self._end_at
         return bool(is_over) or await super().on_tick(counter)
 
@@ -144,17 +143,6 @@ class Server(uvicorn.Server):
             listener.close()
         await asyncio.gather(*self._accepting)
         await super().shutdown(sockets)
-
-    def _listen(self) -> None:
-        """Start or stop accepting connections."""
-        accepts = self._context.can_answer or not self._others_answer()
-        if accepts != self._accepts:
-            self._accepts = accepts
-            for listener in self._listeners:
-                if accepts:
-                    self._resume(listener)
-                else:
-                    asyncio.get_running_loop().remove_reader(listener)
 
     def _accept_some(self, listener: socket.socket) -> None:
         """Accept the connections that wait, up to a bound."""
@@ -171,9 +159,8 @@ class Server(uvicorn.Server):
             return False
         except OSError as error:
             log.warning("no connection accepted: %s", error)
-            if error.errno in _EXHAUSTED:  # uvloop's remove_reader returns None, asyncio's a bool
-                loop.remove_reader(listener)
-                loop.call_later(_NO_DESCRIPTOR_S, self._resume, listener)
+            if error.errno in _EXHAUSTED:
+                loop.remove_reader(listener)  # until the next tick
             return isinstance(error, ConnectionError)  # the next one may be sound
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does not
@@ -181,10 +168,6 @@ class Server(uvicorn.Server):
         self._accepting.add(task)
         task.add_done_callback(self._accepting.discard)
         return True
-
-    def _resume(self, listener: socket.socket) -> None:
-        if self._accepts and listener.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(listener, self._accept_some, listener)
 
     async def _begin(self, connection: socket.socket) -> None:
         """Serve a connection."""

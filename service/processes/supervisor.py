@@ -50,7 +50,7 @@ class Options(NamedTuple):
 class Process(multiprocess.Process):
     """The supervisor's record of a worker; `target` runs in the worker.
 
-    The worker sends True once a second while its event loop turns, and says why it ends. Seconds
+    The worker sends True twice a second while its event loop turns, and says why it ends. Seconds
     are counted in ticks of the supervisor: a machine that was frozen is no reason to end a worker.
     """
 
