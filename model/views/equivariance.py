@@ -20,11 +20,11 @@ from pydantic import Field
 from model.bundle import Manifest
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
-from model.views.agreement import project
 from model.views.answers import CapsuleAnswer, Inner, Matrix, Number, Poses, Vector, answer_fields
 from model.views.figure import draw_figure, show_strip, spaced
 from model.views.net import Net, encode_all, encode_picture
 from model.views.query import TargetQuery
+from model.views.routing import project
 from model.views.view import View
 
 if TYPE_CHECKING:

@@ -16,10 +16,14 @@ from model.preprocess import Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
+    from matplotlib.image import AxesImage
+
+    from model.views.answers import CapsuleAnswer
 
 _DPI = 100
-STROKE = 0.45
+_STROKE = 0.45
 """The brightness of an image under colours."""
+SUPPORTS, OPPOSES = "#d65400", "#0969da"
 
 
 def draw_figure(
@@ -91,9 +95,38 @@ def show_strip(
     return panels[: len(images)]
 
 
-def darken(image: Floats, *, strokes: bool) -> Floats:
-    """A pale ground for colours: dark strokes on white; photographs stay as they are."""
-    return 1 - STROKE * (image if strokes else 1 - image)
+def show_support(
+    axes: Axes,
+    answer: CapsuleAnswer,
+    support: Floats,
+    title: str,
+    *,
+    most: float,
+    extent_px: tuple[float, float, float, float] | None = None,
+) -> AxesImage:
+    """Show what supports the class of an answer, over its image, paled: orange, or blue if against.
+
+    Args:
+        axes: to fill.
+        answer: has the image.
+        support: (rows, columns).
+        title: above the image.
+        most: the support whose colour is full.
+        extent_px: the area of the support in the image: left, right, bottom, top; by default all.
+    """
+    from matplotlib.colors import LinearSegmentedColormap  # noqa: PLC0415  takes half a second
+
+    opacity = 0.9 if support.size > 1 else 0.4  # a single cell covers an image that is to be seen
+    against, clear = [(0, (OPPOSES, opacity)), (0.5, (OPPOSES, 0))], [(0.5, (SUPPORTS, 0))]
+    colours = LinearSegmentedColormap.from_list(
+        "support", [*against, *clear, (1, (SUPPORTS, opacity))]
+    )
+    pale = _STROKE * (answer.image if answer.fit.polarity else 1 - answer.image)
+    show_image(axes, 1 - pale, title)
+    frame = axes.axis()
+    shown = axes.imshow(support, colours, vmin=-most, vmax=most, extent=extent_px)
+    axes.axis(frame)
+    return shown
 
 
 def draw_health(health: Health, *, title: str) -> bytes:

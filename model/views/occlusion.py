@@ -17,7 +17,7 @@ from model.bundle import Manifest
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Matrix, Number, answer_fields
-from model.views.figure import darken, draw_figure, show_image
+from model.views.figure import OPPOSES, draw_figure, show_image, show_support
 from model.views.net import Encoded, Net, encode_all
 from model.views.query import TargetQuery
 from model.views.view import View
@@ -33,7 +33,6 @@ FULL_CHANGE = 0.25
 """The change at which a colour is full, in every drawing."""
 _NO_CHANGE = 0.005
 """Smaller changes are rounded to 0.00: nothing changes."""
-_FALLS, _RISES = "#d65400", "#0969da"
 _PANEL_PX = 320
 
 
@@ -170,24 +169,22 @@ def draw(answer: OcclusionAnswer, query: OcclusionQuery) -> bytes:  # noqa: ARG0
     It is orange where the value falls and blue where it rises, in the same scale for every image.
     """
     change = answer.map
+    ends = f"orange: falls, to {change.min():+.2f}; blue: rises, to {change.max():+.2f}"
+    if np.abs(change).max() < _NO_CHANGE:
+        ends = "nothing changes by 0.005 or more"
+    falls = -np.sign(change) * np.sqrt(np.abs(change) / FULL_CHANGE)
 
     def fill(figure: Figure) -> None:
-        from matplotlib.colors import ListedColormap  # noqa: PLC0415  matplotlib is slow
-        from matplotlib.patches import Rectangle  # noqa: PLC0415
+        from matplotlib.patches import Rectangle  # noqa: PLC0415  matplotlib is slow
 
         left, right = figure.subplots(1, 2)
-        title = f"{answer.presence} of {answer.class_name}: {answer.value:.2f}"
-        show_image(left, answer.image, title)
+        show_image(
+            left, answer.image, f"{answer.presence} of {answer.class_name}: {answer.value:.2f}"
+        )
         corner, side = (-0.5, -0.5), answer.patch
-        left.add_patch(Rectangle(corner, side, side, fill=False, edgecolor=_RISES))
-        ends = f"orange: falls, to {change.min():+.2f}; blue: rises, to {change.max():+.2f}"
-        if np.abs(change).max() < _NO_CHANGE:
-            ends = "nothing changes by 0.005 or more"
+        left.add_patch(Rectangle(corner, side, side, fill=False, edgecolor=OPPOSES))
         title = f"mean change; the colour is full at {FULL_CHANGE:g}\n{ends}"
-        show_image(right, darken(answer.image, strokes=answer.fit.polarity is not None), title)
-        opacity = 0.9 * np.sqrt((np.abs(change) / FULL_CHANGE).clip(0, 1))
-        colours = ListedColormap([_FALLS, _RISES])
-        right.imshow(change > 0, cmap=colours, vmin=0, vmax=1, alpha=opacity)
+        show_support(right, answer, falls, title, most=1)
 
     return draw_figure(fill, width_px=2 * _PANEL_PX, height_px=_PANEL_PX + 50)
 

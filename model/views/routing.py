@@ -1,15 +1,23 @@
-"""Trace routing: couplings, agreement, heat maps."""
+"""Trace routing: how capsules vote for classes, how well their votes agree, and where.
+
+Notation (Sabour et al., 2017, section 2 and procedure 1): input capsule i votes u_ki for class
+capsule k, its vote has the weight w_ki, and v_k is the pose that the votes add up to. Arrays have
+the axes R (iterations), K (classes), I (input capsules), D (pose): weights (R, K, I), votes
+(K, I, D) and poses (R, K, D). The weight is the coupling c_ki; for EM routing it is the assignment
+r_ki times the activation a_i: what capsule i weighs in the mean v_k. Self-attention adds a learned
+B to the softmax, so its couplings may be negative: such a vote is subtracted from the class's sum.
+"""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple
 
+import numpy as np
 from pydantic import Field
 
 from model.bundle import Layer, Manifest
 from model.outputs import Trace
 from model.preprocess import Floats, Prepared
-from model.views.agreement import by_cell, project, trace_agreement
 from model.views.answers import (
     CapsuleAnswer,
     Inner,
@@ -27,7 +35,76 @@ from model.views.query import SCALE_TEXT, TargetQuery
 from model.views.routing_figure import draw_routing
 from model.views.view import View
 
-T = TypeVar("T")
+_ROUNDING = 1e-3
+"""The tolerance of the sum of a capsule's couplings."""
+_TINY = 1e-12
+"""A constant that is added to divisors."""
+
+
+def measure_support(weights: Floats, votes: Floats, poses: Floats) -> Floats:
+    """Compute each input capsule's part of a pose's length: w_ki <u_ki, v_k> / |v_k|, (R, K, I).
+
+    The sum over i is the length before the squash, less what a bias adds (EM: the length of the
+    pose, times the weight of all capsules). A part is negative if a vote of positive weight points
+    away from the pose, or a vote of negative weight points along the pose.
+    """
+    directions = poses / (np.linalg.norm(poses, axis=-1, keepdims=True) + _TINY)
+    return np.asarray(weights * np.einsum("kid,rkd->rki", votes, directions))
+
+
+def measure_agreement(support: Floats, weights: Floats, votes: Floats) -> Floats:
+    """Compute how well the votes agree, from -1 to 1, (R, K).
+
+    This is the support (R, K, I), divided by what it would be if all weighted votes lay along the
+    pose: a_k = sum_i w_ki <u_ki, v_k> / (|v_k| sum_i |w_ki| |u_ki|). Without a bias this is the
+    mean resultant length of the weighted votes (Mardia and Jupp, "Directional Statistics", section
+    2.3).
+    """
+    most = (np.abs(weights) * np.linalg.norm(votes, axis=-1)).sum(axis=-1)
+    return np.asarray(support.sum(axis=-1) / (most + _TINY))
+
+
+def measure_entropy(couplings: Floats, logits: Floats, input_presence: Floats) -> Floats | None:
+    """Compute the mean entropy of the input capsules' couplings, from 0 to 1, (R,).
+
+    h = -sum_k s_ki log s_ki / log K with s the softmax over classes of logits (R, K, I), averaged
+    over i with their presence (I,) as weights. 0 means that each capsule serves one class, 1 that
+    it serves all alike. There is none if couplings (R, K, I) are no shares, which are not negative
+    and sum to one: self-attention adds B to its softmax.
+    """
+    sums = couplings.sum(axis=1)
+    if (couplings < 0).any() or not np.allclose(sums, 1, atol=_ROUNDING):
+        return None
+    logs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    undecided = -(np.exp(logs) * logs).sum(axis=1) / np.log(logits.shape[1])  # (R, I)
+    return np.asarray(undecided @ input_presence / (input_presence.sum() + _TINY))
+
+
+class Projection(NamedTuple):
+    """Votes for one class, or poses, projected to the plane in which they differ most."""
+
+    points: Floats
+    """The points (I, 2). The weighted mean lies at the origin."""
+    explained: Floats
+    """The share of the weighted variance along each axis, (2,)."""
+
+
+def project(votes: Floats, weights: Floats) -> Projection:
+    """Compute the principal components of votes (I, D), each weighted by its coupling's size (I,).
+
+    The axes are the two leading eigenvectors of C = sum_i w_i (u_i - m)(u_i - m)' / sum_i w_i with
+    m = sum_i w_i u_i / sum_i w_i and w = |weights|. An eigenvector's sign is free: the component of
+    largest size is made positive, so that equal votes are always drawn alike.
+    """
+    sizes = np.abs(weights).astype(np.float64)
+    shares = sizes / (sizes.sum() + _TINY)
+    centred = votes - shares @ votes
+    variances, axes = np.linalg.eigh((centred * shares[:, None]).T @ centred)
+    plane = axes[:, [-1, -2]]  # eigenvalues ascend
+    largest = np.abs(plane).argmax(axis=0)
+    plane = plane * np.where(plane[largest, [0, 1]] < 0, -1, 1)
+    explained = variances[[-1, -2]] / (variances.sum() + _TINY)
+    return Projection(centred @ plane, np.maximum(explained, 0))
 
 
 class RoutingQuery(TargetQuery):
@@ -108,8 +185,8 @@ class RoutingAnswer(CapsuleAnswer):
     heat_maps: HeatMaps
     votes: Votes
     layers: list[HiddenLayer] = Field(description="Routed layers before the last one, if any.")
-    cells_px: Inner[tuple[float, float, float]]
-    """The grid's squares in the image: left and top, right, bottom."""
+    extent_px: Inner[tuple[float, float, float, float]]
+    """The area of the grid in the image: left, right, bottom, top."""
     points: Inner[Floats]
     """The votes for the label, (I, 2): `votes.points` whatever `detail` is."""
     weights: Inner[Floats]
@@ -129,14 +206,16 @@ def _answer(
 ) -> RoutingAnswer:
     layer, classes = manifest.layers[-1], trace.classes
     capsule = Encoded(picture, classes.presence[-1], classes.poses[-1]).capsule(query.target)
-    measured = trace_agreement(classes, activated=manifest.presence == "activation")
-    support = by_cell(measured.support, layer)
-    weights = measured.weights[-1, capsule.label]
-    votes = project(classes.votes[capsule.label], weights)
-
-    def detailed(values: T) -> T | None:
-        return values if query.detail else None
-
+    weights = classes.couplings
+    if manifest.presence == "activation":  # elsewhere the length of a vote shows how present it is
+        weights = weights * classes.input_presence
+    support = measure_support(weights, classes.votes, classes.poses)
+    agreement = measure_agreement(support, weights, classes.votes)
+    entropy = measure_entropy(classes.couplings, classes.logits, classes.input_presence)
+    cells = support.reshape(*support.shape[:2], layer.types, layer.rows, layer.columns)
+    last = weights[-1, capsule.label]
+    votes = project(classes.votes[capsule.label], last)
+    detail = query.detail
     return RoutingAnswer(
         **answer_fields(manifest, capsule),
         types=layer.types,
@@ -145,41 +224,45 @@ def _answer(
         iterations=[
             RoutingIteration(
                 lengths=classes.presence[step],
-                agreement=measured.agreement[step],
-                entropy=None if measured.entropy is None else measured.entropy[step],
-                couplings=detailed(classes.couplings[step]),
-                logits=detailed(classes.logits[step]),
+                agreement=agreement[step],
+                entropy=None if entropy is None else entropy[step],
+                couplings=classes.couplings[step] if detail else None,
+                logits=classes.logits[step] if detail else None,
             )
             for step in range(layer.iterations)
         ],
-        heat_maps=HeatMaps(grid=support.sum(axis=-3), types=support.sum(axis=(-2, -1))),
+        heat_maps=HeatMaps(grid=cells.sum(axis=-3), types=cells.sum(axis=(-2, -1))),
         votes=Votes(
-            explained=votes.explained, points=detailed(votes.points), couplings=detailed(weights)
+            explained=votes.explained,
+            points=votes.points if detail else None,
+            couplings=last if detail else None,
         ),
         layers=[
             HiddenLayer(
                 name=name,
                 iterations=[
                     HiddenIteration(
-                        activations=maps.mean(axis=(1, 2)), maps=detailed(maps), assignments=shares
+                        activations=maps.mean(axis=(1, 2)),
+                        maps=maps if detail else None,
+                        assignments=shares,
                     )
                     for maps, shares in zip(hidden.presence, hidden.couplings, strict=True)
                 ],
             )
             for name, hidden in trace.hidden.items()
         ],
-        cells_px=_cells_px(layer),
+        extent_px=_extent_px(layer),
         points=votes.points,
-        weights=weights,
+        weights=last,
         hidden={name: hidden.presence for name, hidden in trace.hidden.items()},
     )
 
 
-def _cells_px(layer: Layer) -> tuple[float, float, float]:
-    """The squares of a layer's grid in the image, in pixels: left and top, right, bottom."""
-    first = layer.offset_px + (layer.field_px - layer.stride_px) / 2
+def _extent_px(layer: Layer) -> tuple[float, float, float, float]:
+    """The area of a layer's grid in the image: left, right, bottom, top; 0 is a pixel's middle."""
+    first = layer.offset_px + (layer.field_px - layer.stride_px - 1) / 2
     right, bottom = (first + layer.stride_px * count for count in (layer.columns, layer.rows))
-    return first, right, bottom
+    return first, right, bottom, first
 
 
 VIEW = View(

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
-from model.bundle import Manifest
 from model.bundle.manifest import RoutingKind
+from model.canvas import INK
 from model.errors import NotOffered
 from model.outputs import EM_DECAY, ClassTrace
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Inner, Part, Vector, answer_fields
-from model.views.figure import draw_figure, show_image
+from model.views.figure import OPPOSES, SUPPORTS, draw_figure, show_image
 from model.views.net import Encoded, Net, most_present
 from model.views.query import TargetQuery
 from model.views.view import View
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 Variant = Literal["routed", "uniform", "one-iteration", "no-bias"]
 _STYLES: dict[Variant, tuple[str, str]] = {
-    "routed": ("as routed", "#1b1f24"),
-    "uniform": ("uniform couplings", "#d65400"),
+    "routed": ("as routed", INK),
+    "uniform": ("uniform couplings", SUPPORTS),
     "one-iteration": ("after one update", "#d29922"),
-    "no-bias": ("without the coupling bias", "#0969da"),
+    "no-bias": ("without the coupling bias", OPPOSES),
 }
 """The title and the colour of each variant."""
 _CLASSES = 10
@@ -47,53 +47,47 @@ _SHORT = 4
 
 
 def switch_off(trace: ClassTrace[Floats], routing: RoutingKind) -> dict[Variant, Floats]:
-    """Compute the presence (N, K) of each variant that the network has, `routed` first.
+    """Compute the presence (K,) of each variant that the network has, `routed` first.
 
     Args:
-        trace: of N images.
+        trace: of one image, or of N images: then presence is (N, K).
         routing: how the network routes.
     """
-    variants: dict[Variant, Floats] = {"routed": trace.presence[:, -1]}
+    presence = trace.presence
+    variants: dict[Variant, Floats] = {"routed": presence[..., -1, :]}
     if routing == "attention":
-        softmax = _softmax(trace.logits[:, -1])
-        variants["uniform"] = _length(np.full_like(softmax, 1 / softmax.shape[1]), trace.votes)
-        if not np.allclose(softmax, trace.couplings[:, -1], atol=1e-6):
+        logits = trace.logits[..., -1, :, :]
+        softmax = np.exp(logits - np.logaddexp.reduce(logits, axis=-2, keepdims=True))
+        variants["uniform"] = _length(np.full_like(softmax, 1 / softmax.shape[-2]), trace.votes)
+        if not np.allclose(softmax, trace.couplings[..., -1, :, :], atol=1e-6):
             variants["no-bias"] = _length(softmax, trace.votes)
         return variants
-    variants["uniform"] = _presence_after(trace, 1, routing)
-    if trace.presence.shape[1] > 2:
-        variants["one-iteration"] = _presence_after(trace, 2, routing)
+    if routing == "em":
+        presence = _scale_alike(presence)
+    variants["uniform"] = presence[..., 0, :]
+    if presence.shape[-2] > 2:
+        variants["one-iteration"] = presence[..., 1, :]
     return variants
 
 
-def _presence_after(trace: ClassTrace[Floats], iteration: int, routing: RoutingKind) -> Floats:
-    """Presence (N, K) of a network that routes for so many iterations and no more.
+def _scale_alike(presence: Floats) -> Floats:
+    """Give the activations (..., R, K) of each iteration of EM routing the scale of the last one.
 
-    EM routing scales the logits of activations up from iteration to iteration. Here the logits of
-    an earlier iteration get the scale of the last one.
+    EM routing scales the logits of activations up from iteration to iteration.
     """
-    presence = trace.presence[:, iteration - 1]
-    if routing != "em":
-        return presence
-    last = trace.presence.shape[1]
-    ramp = (1 - EM_DECAY**last) / (1 - EM_DECAY**iteration)
+    ramp = 1 - EM_DECAY ** np.arange(1, presence.shape[-2] + 1)[:, None]
     exact = presence.astype(np.float64).clip(1e-30, 1 - 2**-24)
-    logits = np.log(exact) - np.log1p(-exact)
-    return np.asarray(1 / (1 + np.exp(-ramp * logits)), np.float32)
+    logits = (np.log(exact) - np.log1p(-exact)) * ramp[-1] / ramp
+    return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
 
 
 def _length(couplings: Floats, votes: Floats) -> Floats:
-    """1 - exp(-|s|), s = sum_i c_ki u_ki, of couplings (N, K, I) and votes (N, K, I, D): (N, K).
+    """1 - exp(-|s|), s = sum_i c_ki u_ki, of couplings (..., K, I) and votes (..., K, I, D).
 
     The length that self-attention's squash gives (Mazzia 2021, equation 1).
     """
-    sums = np.matmul(couplings[:, :, None], votes)[:, :, 0]
+    sums = np.matmul(couplings[..., None, :], votes)[..., 0, :]
     return np.asarray(1 - np.exp(-np.linalg.norm(sums, axis=-1)))
-
-
-def _softmax(logits: Floats) -> Floats:
-    """Over classes: (N, K, I)."""
-    return np.asarray(np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)))
 
 
 class RoutingVariant(Part):
@@ -127,42 +121,30 @@ async def routing_off(net: Net, query: TargetQuery, picture: Prepared) -> Routin
     coupling bias, if it has one. Only the routing of the last layer is switched off. If the answer
     changes, it depended on routing. A network that is trained without routing may still be correct.
     """
-    trace = (await net.trace(picture.image)).classes
-    variants = await net.aside(_find_variants, net.manifest, trace)
-    capsule = Encoded(picture, trace.presence[-1], trace.poses[-1]).capsule(query.target)
-    return RoutingOffAnswer(
-        **answer_fields(net.manifest, capsule),
-        variants=variants,
-        changed=any(variant.changed for variant in variants),
-        class_names=net.manifest.class_names,
-    )
-
-
-def _find_variants(manifest: Manifest, trace: ClassTrace[Floats]) -> list[RoutingVariant]:
-    """Compute the variants of one image from its trace, which has no leading axis.
-
-    Raises:
-        NotOffered: this routing cannot be switched off.
-    """
+    manifest, trace = net.manifest, (await net.trace(picture.image)).classes
     if manifest.routing is None:
         raise NotOffered(f"the routing of {manifest.name!r} cannot be switched off")
-    variants = switch_off(ClassTrace(*(field[None] for field in trace)), manifest.routing)
+    presence = await net.aside(switch_off, trace, manifest.routing)
     count = 2 if manifest.of_pairs else 1
-    labels = {
-        name: sorted(most_present(presence[0], count).tolist())
-        for name, presence in variants.items()
-    }
-    return [
+    labels = {name: np.sort(most_present(presence[name], count)).tolist() for name in presence}
+    variants = [
         RoutingVariant(
             name=name,
             title=_STYLES[name][0],
             labels=labels[name],
             class_names=[manifest.class_names[label] for label in labels[name]],
-            lengths=presence[0],
+            lengths=lengths,
             changed=labels[name] != labels["routed"],
         )
-        for name, presence in variants.items()
+        for name, lengths in presence.items()
     ]
+    capsule = Encoded(picture, trace.presence[-1], trace.poses[-1]).capsule(query.target)
+    return RoutingOffAnswer(
+        **answer_fields(manifest, capsule),
+        variants=variants,
+        changed=any(variant.changed for variant in variants),
+        class_names=manifest.class_names,
+    )
 
 
 def draw(answer: RoutingOffAnswer, query: TargetQuery) -> bytes:  # noqa: ARG001

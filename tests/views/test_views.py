@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from model.errors import InvalidParameter
+from model.outputs import Trace
 from model.preprocess import Floats, Prepared
 from model.views import NAMES, find_view
 from model.views.net import run
@@ -66,11 +68,30 @@ def test_votes_for_a_class_agree_with_its_pose() -> None:
     assert grid[0, 0] > grid[0, 1] > grid[1, 0] == grid[1, 1] == 0
 
 
+def test_votes_count_by_activations_where_capsules_have_them() -> None:
+    """Those of matrix capsules; the lengths of others are in their votes already."""
+    plain, halved = (
+        ask("routing", TOP, net=HalfActive(replace(MANIFEST, presence=presence)))
+        for presence in ("length", "activation")
+    )
+    np.testing.assert_allclose(plain.heat_maps.grid / 2, halved.heat_maps.grid)
+    np.testing.assert_allclose(plain.iterations[0].agreement, halved.iterations[0].agreement)
+
+
 def test_frames_lead_from_one_pose_to_the_other() -> None:
     """The first and the last are those of the pictures."""
     answer = ask("morph", TOP, TOP[..., ::-1].copy(), steps=3)
     np.testing.assert_allclose(TOP, answer.frames[0], atol=1e-6)
     np.testing.assert_allclose(TOP[..., ::-1], answer.frames[2], atol=1e-6)
+
+
+class HalfActive(NumpyNet):
+    """Its input capsules have an activation of one half."""
+
+    async def trace(self, image: Floats) -> Trace[Floats]:
+        """As the network that it extends."""
+        classes = (await super().trace(image)).classes
+        return Trace(classes._replace(input_presence=classes.input_presence / 2))
 
 
 @pytest.mark.parametrize("name", ASKED)

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.outputs import ClassTrace
-from model.views.agreement import (
-    are_shares,
-    measure_support,
-    project,
-    trace_agreement,
-)
+from model.views.routing import measure_entropy, measure_support, project
 
 Floats = NDArray[np.float32]
 R, K, TYPES, ROWS, COLUMNS, D = 3, 4, 2, 3, 4, 5
@@ -62,11 +56,12 @@ def test_support_is_each_vote_s_share_along_the_pose(
 def test_couplings_that_are_no_distribution_have_no_entropy() -> None:
     """A softmax to which something is added, or whose parts are subtracted."""
     equal = np.full((1, K, I), 1 / K, np.float32)
-    assert are_shares(equal)
-    assert not are_shares(equal + 0.1)
     moved = equal.copy()
     moved[:, :2] += np.array([[[1.0], [-1.0]]], np.float32)
-    assert not are_shares(moved)
+    logits, seen = np.zeros_like(equal), np.ones(I)
+    assert pytest.approx([1]) == measure_entropy(equal, logits, seen)
+    assert measure_entropy(equal + 0.1, logits, seen) is None
+    assert measure_entropy(moved, logits, seen) is None
 
 
 def test_votes_in_a_plane_keep_their_distances(rng: np.random.Generator) -> None:
@@ -78,17 +73,3 @@ def test_votes_in_a_plane_keep_their_distances(rng: np.random.Generator) -> None
     points = found.points
     assert np.allclose(expected, np.linalg.norm(points[:, None] - points[None], axis=-1))
     assert 1 == pytest.approx(found.explained.sum())
-
-
-@pytest.mark.parametrize("activated", [False, True])
-def test_votes_count_by_activations_where_capsules_have_them(
-    couplings: Floats, votes: Floats, poses: Floats, rng: np.random.Generator, *, activated: bool
-) -> None:
-    """Those of matrix capsules; the lengths of others are in their votes already."""
-    presence = rng.random(I, dtype=np.float32)
-    logits = rng.standard_normal((R, K, I), dtype=np.float32)
-    trace = ClassTrace(couplings, logits, presence, poses, presence, votes)
-    found = trace_agreement(trace, activated=activated)
-    weights = couplings * presence if activated else couplings
-    assert np.array_equal(weights, found.weights)
-    assert np.array_equal(measure_support(weights, votes, poses), found.support)
