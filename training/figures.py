@@ -17,14 +17,14 @@ from model.bundle.disk import replacing
 from model.canvas import ACCENT, INK, PAPER
 from model.preprocess import Floats
 from model.runtime import Runtime
-from model.views.figure import draw_figure, fill_health, show_strip
+from model.views.figure import fill_health, new_figure, render, show_strip
 from model.views.sweep import draw_grid, sweep_dims, sweep_directions
 from training.answers import Answers, answer, as_floats, is_wrong
 from training.confidence import scores_of
 from training.metrics import LOSS, METRICS
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import SubFigure
 
 FIGURES, DECODED, WRONG = "figures.png", "decoded.png", "wrong.png"
 """Figures of numbers on record; images that poses draw; images that are answered wrongly."""
@@ -52,16 +52,14 @@ def draw_figures(bundle: Bundle) -> None:
     if manifest.health:
         rows.append(partial(fill_health, health=manifest.health, title="Health"))
 
-    def fill(figure: Figure) -> None:
-        parts = figure.subfigures(len(rows), 1, squeeze=False).flat
-        for part, fill_row in zip(parts, rows, strict=True):
-            fill_row(part)
-
-    if rows:
-        drawn = draw_figure(fill, width_px=_WIDTH_PX, height_px=_ROW_PX * len(rows))
-        _save(drawn, target, Image.Quantize.MAXCOVERAGE)  # thin lines keep their colours
-    else:
+    if not rows:
         target.unlink(missing_ok=True)
+        return
+    figure = new_figure(_WIDTH_PX, _ROW_PX * len(rows))
+    parts = figure.subfigures(len(rows), 1, squeeze=False).flat
+    for part, fill_row in zip(parts, rows, strict=True):
+        fill_row(part)
+    _save(render(figure), target, Image.Quantize.MAXCOVERAGE)  # thin lines keep their colours
 
 
 def draw_wrong(answers: Answers, class_names: Sequence[str], target: Path) -> None:
@@ -84,16 +82,13 @@ def draw_wrong(answers: Answers, class_names: Sequence[str], target: Path) -> No
     )
     longest = max(map(len, (*above, *below)))
     columns = min(len(images), max(2, round(9 / max(0.75, 0.085 * longest))))
-
-    def fill(figure: Figure) -> None:
-        panels = show_strip(figure, list(images), above, columns=columns)
-        for axes, words in zip(panels, below, strict=True):
-            axes.set_xlabel(words, fontsize="small", color=ACCENT)
-            axes.set_frame_on(False)
-
     rows = -(-len(images) // columns)
-    height_px = rows * (_WIDTH_PX / max(columns, 10) + 35)
-    _save(draw_figure(fill, width_px=_WIDTH_PX, height_px=height_px), target)
+    figure = new_figure(_WIDTH_PX, rows * (_WIDTH_PX / max(columns, 10) + 35))
+    panels = show_strip(figure, list(images), above, columns=columns)
+    for axes, words in zip(panels, below, strict=True):
+        axes.set_xlabel(words, fontsize="small", color=ACCENT)
+        axes.set_frame_on(False)
+    _save(render(figure), target)
 
 
 def draw_decoded(grids: Sequence[Image.Image], rows: Mapping[str, Floats], target: Path) -> None:

@@ -9,7 +9,6 @@ steps form a path.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,10 +17,11 @@ from PIL import Image
 from pydantic import Field
 
 from model.bundle import Manifest
+from model.canvas import INK
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Inner, Matrix, Number, Poses, Vector, answer_fields
-from model.views.figure import draw_figure, show_strip, spaced
+from model.views.figure import name_chart, new_figure, render, show_strip, spaced
 from model.views.net import Net, encode_all, encode_picture
 from model.views.query import TargetQuery
 from model.views.routing import project
@@ -29,7 +29,7 @@ from model.views.view import View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.collections import PathCollection
 
 Doubles = NDArray[np.float64]
 Transform = Literal["shift-x", "shift-y", "turn", "scale"]
@@ -233,72 +233,59 @@ async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) ->
 
 def draw(answer: EquivarianceAnswer, query: EquivarianceQuery) -> bytes:  # noqa: ARG001
     """The images, presence and, where there are poses, their angles, numbers and path."""
-    charts = [(answer.presence, np.column_stack((answer.lengths, answer.rivals)))]
-    if answer.poses is not None and answer.angles_deg is not None:
+    values, poses, angles = answer.values, answer.poses, answer.angles_deg
+    charts = 1 if poses is None else 3
+    heights = [_STRIP_PX, _CHART_PX * charts] + [_PATH_PX] * (poses is not None)
+    shown = spaced(len(values), _SHOWN)
+    titles = [f"{values[step]:.3g}" for step in shown]
+    figure = new_figure(900, sum(heights))
+    strip, middle, *path = figure.subfigures(
+        len(heights), 1, squeeze=False, height_ratios=heights
+    ).flat
+    panels = show_strip(strip, [answer.images[step] for step in shown], titles, below=True)
+    first, *others = middle.subplots(charts, 1, sharex=True, squeeze=False).flat
+    first.plot(values, answer.lengths, label=answer.class_name)
+    first.plot(values, answer.rivals, label="most present other class")
+    first.set_ylim(0, 1)
+    name_chart(first, answer.presence)
+    if poses is not None:
+        others[0].plot(values, angles)
         title = f"degrees between the pose of {answer.class_name} and that of the unmoved picture"
-        charts.append((title, answer.angles_deg))
-        title = f"the {answer.poses.shape[1]} numbers of the pose, those that change most in colour"
-        charts.append((title, answer.poses))
-    heights = [_STRIP_PX, _CHART_PX * len(charts)] + [_PATH_PX] * (len(charts) > 1)
-    shown = spaced(len(answer.images), _SHOWN)
-
-    def fill(figure: Figure) -> None:
-        from matplotlib import colormaps  # noqa: PLC0415  matplotlib takes half a second
-
-        colours = [colormaps["viridis"](share) for share in np.linspace(0, 1, len(answer.values))]
-        parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-        titles = [f"{answer.values[step]:.3g}" for step in shown]
-        panels = show_strip(parts[0], [answer.images[step] for step in shown], titles, below=True)
+        name_chart(others[0], title)
+        _draw_poses(others[1], values, poses)
+        points = _draw_path(path[0].subplots(), answer, dict(zip(shown, titles, strict=True)))
         for axes, step in zip(panels, shown, strict=True):
-            for spine in axes.spines.values():
-                spine.set(color=colours[step], linewidth=3)
-        rows = parts[1].subplots(len(charts), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, (title, values) in zip(rows, charts, strict=True):
-            if values is answer.poses:
-                _draw_poses(axes, answer.values, values)
-            else:
-                axes.plot(answer.values, values)
-            axes.set_title(title, loc="left", fontsize="medium")
-            axes.grid(alpha=0.4)
-        rows[0].legend([answer.class_name, "most present other class"], fontsize="small")
-        rows[0].set_ylim(0, 1)
-        rows[-1].set_xlabel(RANGES[answer.transform].unit)
-        if answer.points is not None:
-            _draw_path(parts[2].subplots(), answer, colours, dict(zip(shown, titles, strict=True)))
-
-    return draw_figure(fill, width_px=900, height_px=sum(heights))
+            axes.spines[:].set(color=points.to_rgba(step), linewidth=3)
+    (others or [first])[-1].set_xlabel(RANGES[answer.transform].unit)
+    return render(figure)
 
 
 def _draw_poses(axes: Axes, values: list[float], poses: Floats) -> None:
     """Draw pose dimensions (S, D): those of the largest range in colour, with a legend."""
-    ranges = np.ptp(poses, axis=0)
-    most = np.argsort(-ranges, kind="stable")[:_COLOURED].tolist()
+    most = np.argsort(-np.ptp(poses, axis=0), kind="stable")[:_COLOURED]
     axes.plot(values, np.delete(poses, most, axis=1), color=_OTHERS, linewidth=0.7)
-    for dim in sorted(most):
+    for dim in np.sort(most):
         axes.plot(values, poses[:, dim], label=f"dimension {dim}")
-    axes.legend(fontsize="small")
+    title = f"the {poses.shape[1]} numbers of the pose, those that change most in colour"
+    name_chart(axes, title)
 
 
-def _draw_path(
-    axes: Axes, answer: EquivarianceAnswer, colours: Sequence[Any], texts: dict[int, str]
-) -> None:
+def _draw_path(axes: Axes, answer: EquivarianceAnswer, texts: dict[int, str]) -> PathCollection:
     """Draw the path of the pose. A point is the larger, the higher the presence of the class."""
     assert answer.points is not None
     assert answer.explained is not None
     x, y = answer.points.T
     axes.plot(x, y, color=_OTHERS, linewidth=1, zorder=1)
     sizes = 20 + 130 * answer.lengths
-    axes.scatter(x, y, s=sizes, c=colours, edgecolors="#1b1f24", linewidths=0.5)
-    middle = (answer.points.min(axis=0) + answer.points.max(axis=0)) / 2
-    reach = 1.2 * float(np.ptp(answer.points, axis=0).max()) / 2 or 1.0
-    left_right, up_down = ((centre - reach, centre + reach) for centre in middle)
-    across, up = (f"{100 * share:.0f} % of the variance" for share in answer.explained)
-    axes.set(xlabel=across, ylabel=up, xlim=left_right, ylim=up_down, aspect="equal")
-    axes.grid(alpha=0.4)
-    title = f"path of the pose, straightness {answer.straightness:.2f}"
-    axes.set_title(title, loc="left", fontsize="medium")
+    points = axes.scatter(x, y, sizes, range(len(x)), edgecolors=INK, linewidths=0.5)
     for step, text in texts.items():
         axes.annotate(text, answer.points[step], (6, 6), textcoords="offset points", fontsize=8)
+    across, up = (f"{100 * share:.0f} % of the variance" for share in answer.explained)
+    axes.set(xlabel=across, ylabel=up)
+    axes.set_aspect("equal", "datalim")
+    axes.margins(0.1)
+    name_chart(axes, f"path of the pose, straightness {answer.straightness:.2f}")
+    return points
 
 
 VIEW = View(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,23 +25,19 @@ _STROKE = 0.45
 SUPPORTS, OPPOSES = "#d65400", "#0969da"
 
 
-def draw_figure(
-    fill: Callable[[Figure], object], *, width_px: float, height_px: float, constrained: bool = True
-) -> bytes:
-    """Draw a figure of this size with `fill`, and return it as a PNG.
+def new_figure(width_px: float, height_px: float, *, constrained: bool = True) -> Figure:
+    """An empty figure of this size, whose parts matplotlib arranges if it is `constrained`."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  takes half a second
 
-    Args:
-        fill: fills the figure.
-        width_px, height_px: its size.
-        constrained: whether matplotlib arranges its parts.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  takes half a second
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    layout = "constrained" if constrained else "none"
+    return Figure((width_px / _DPI, height_px / _DPI), _DPI, layout=layout)
 
-    canvas = FigureCanvasAgg(Figure((width_px / _DPI, height_px / _DPI), dpi=_DPI))
-    if constrained:
-        canvas.figure.set_layout_engine("constrained")
-    fill(canvas.figure)
+
+def render(figure: Figure) -> bytes:
+    """A figure as a PNG file."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+
+    canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
     pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
     return png(Image.fromarray(pixels[..., :3]))
@@ -95,6 +90,14 @@ def show_strip(
     return panels[: len(images)]
 
 
+def name_chart(axes: Axes, title: str) -> None:
+    """Give a chart a title, a grid and, where its lines have labels, a legend."""
+    axes.set_title(title, loc="left", fontsize="medium")
+    axes.grid(alpha=0.4)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(fontsize="small")
+
+
 def show_support(
     axes: Axes,
     answer: CapsuleAnswer,
@@ -131,8 +134,9 @@ def show_support(
 
 def draw_health(health: Health, *, title: str) -> bytes:
     """Draw the health of a network's capsules as a PNG."""
-    fill = partial(fill_health, health=health, title=title)
-    return draw_figure(fill, width_px=900, height_px=260)
+    figure = new_figure(900, 260)
+    fill_health(figure, health=health, title=title)
+    return render(figure)
 
 
 def fill_health(figure: Figure | SubFigure, health: Health, *, title: str) -> None:

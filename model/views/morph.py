@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, PlainSerializer
@@ -28,13 +28,10 @@ from model.views.answers import (
     answer_fields,
 )
 from model.views.equivariance import angles_deg
-from model.views.figure import draw_figure, show_strip, spaced
+from model.views.figure import name_chart, new_figure, render, show_strip, spaced
 from model.views.net import Encoded, Net, encode_all
 from model.views.query import TargetQuery
 from model.views.view import View
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MAX_STEPS = 64
 _PARALLEL = 1e-6
@@ -164,17 +161,14 @@ def draw(answer: MorphAnswer, query: MorphQuery) -> bytes:  # noqa: ARG001
     images = [answer.image, *(answer.frames[step] for step in shown), answer.second]
     titles = ["first", *(str(step + 1) for step in shown), "second"]
     title = f"{answer.presence} of {answer.class_name} in each frame, encoded again"
-
-    def fill(figure: Figure) -> None:
-        strip, curve = figure.subfigures(2, 1, squeeze=False, height_ratios=(100, 150))[:, 0]
-        show_strip(strip, images, titles, below=True)
-        axes = curve.subplots()
-        axes.plot(np.arange(1, count + 1), answer.lengths, marker=".")
-        axes.set(ylim=(0, 1.02), xlabel="frame")
-        axes.set_title(title, loc="left", fontsize="medium")
-        axes.grid(alpha=0.4)
-
-    return draw_figure(fill, width_px=900, height_px=280)
+    figure = new_figure(900, 280)
+    strip, curve = figure.subfigures(2, 1, squeeze=False, height_ratios=(100, 150))[:, 0]
+    show_strip(strip, images, titles, below=True)
+    axes = curve.subplots()
+    axes.plot(np.arange(1, count + 1), answer.lengths, marker=".")
+    axes.set(ylim=(0, 1.02), xlabel="frame")
+    name_chart(axes, title)
+    return render(figure)
 
 
 VIEW = View(

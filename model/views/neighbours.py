@@ -6,8 +6,6 @@ along it. The Euclidean distance is then the Mahalanobis distance.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -17,13 +15,10 @@ from model.bundle.neighbours import PROTOTYPES
 from model.errors import NotOffered
 from model.preprocess import Floats, Prepared, scale
 from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, answer_fields
-from model.views.figure import draw_figure, show_strip
+from model.views.figure import new_figure, render, show_strip
 from model.views.net import Net, encode_picture
 from model.views.query import TargetQuery
 from model.views.view import View
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MAX_NEIGHBOURS = 20
 _CELL_PX = 110
@@ -156,15 +151,13 @@ def draw(answer: NeighboursAnswer, query: NeighboursQuery) -> bytes:  # noqa: AR
         f"typical nearest distance: {answer.typical_distance:.1f}"
     )
     columns = max(len(images), len(shares))
-
-    def fill(figure: Figure) -> None:
-        near, typical = figure.subfigures(2, 1, squeeze=False)[:, 0]
-        show_strip(near, images, titles, columns=columns, heading=near_title)
-        title = "prototypes, with the share of images that each represents (and its distance)"
-        prototypes = [prototype.image for prototype in answer.prototypes]
-        show_strip(typical, prototypes, shares, columns=columns, heading=title)
-
-    return draw_figure(fill, width_px=max(640, columns * _CELL_PX), height_px=2 * (_CELL_PX + 50))
+    figure = new_figure(max(640, columns * _CELL_PX), 2 * (_CELL_PX + 50))
+    near, typical = figure.subfigures(2, 1, squeeze=False)[:, 0]
+    show_strip(near, images, titles, columns=columns, heading=near_title)
+    title = "prototypes, with the share of images that each represents (and its distance)"
+    prototypes = [prototype.image for prototype in answer.prototypes]
+    show_strip(typical, prototypes, shares, columns=columns, heading=title)
+    return render(figure)
 
 
 VIEW = View(

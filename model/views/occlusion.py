@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -17,13 +16,10 @@ from model.bundle import Manifest
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Matrix, Number, answer_fields
-from model.views.figure import OPPOSES, draw_figure, show_image, show_support
+from model.views.figure import OPPOSES, new_figure, render, show_image, show_support
 from model.views.net import Encoded, Net, encode_all
 from model.views.query import TargetQuery
 from model.views.view import View
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MAX_PATCHES = 256
 """The most patches for one image, each of which is encoded."""
@@ -173,20 +169,16 @@ def draw(answer: OcclusionAnswer, query: OcclusionQuery) -> bytes:  # noqa: ARG0
     if np.abs(change).max() < _NO_CHANGE:
         ends = "nothing changes by 0.005 or more"
     falls = -np.sign(change) * np.sqrt(np.abs(change) / FULL_CHANGE)
+    figure = new_figure(2 * _PANEL_PX, _PANEL_PX + 50)
+    from matplotlib.patches import Rectangle  # noqa: PLC0415  matplotlib is slow
 
-    def fill(figure: Figure) -> None:
-        from matplotlib.patches import Rectangle  # noqa: PLC0415  matplotlib is slow
-
-        left, right = figure.subplots(1, 2)
-        show_image(
-            left, answer.image, f"{answer.presence} of {answer.class_name}: {answer.value:.2f}"
-        )
-        corner, side = (-0.5, -0.5), answer.patch
-        left.add_patch(Rectangle(corner, side, side, fill=False, edgecolor=OPPOSES))
-        title = f"mean change; the colour is full at {FULL_CHANGE:g}\n{ends}"
-        show_support(right, answer, falls, title, most=1)
-
-    return draw_figure(fill, width_px=2 * _PANEL_PX, height_px=_PANEL_PX + 50)
+    left, right = figure.subplots(1, 2)
+    show_image(left, answer.image, f"{answer.presence} of {answer.class_name}: {answer.value:.2f}")
+    corner, side = (-0.5, -0.5), answer.patch
+    left.add_patch(Rectangle(corner, side, side, fill=False, edgecolor=OPPOSES))
+    title = f"mean change; the colour is full at {FULL_CHANGE:g}\n{ends}"
+    show_support(right, answer, falls, title, most=1)
+    return render(figure)
 
 
 VIEW = View(

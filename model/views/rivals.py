@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from pydantic import Field
 
 from model.bundle import Manifest
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, answer_fields
-from model.views.figure import draw_figure, show_strip
+from model.views.figure import new_figure, render, show_strip
 from model.views.net import Net, encode_picture
 from model.views.notes import untrained_absent_classes
 from model.views.query import PictureQuery
@@ -111,9 +109,9 @@ def draw(answer: RivalsAnswer, query: RivalsQuery) -> bytes:  # noqa: ARG001
     images = [answer.input, *(rival.reconstruction for rival in answer.classes)]
     columns = min(_IN_A_ROW, len(images))
     rows = -(-len(images) // columns)
-    titles = ["the image\n", *titles]
-    fill = partial(show_strip, images=images, titles=titles, columns=columns)
-    return draw_figure(fill, width_px=columns * _CELL_PX, height_px=rows * (_CELL_PX + 30))
+    figure = new_figure(columns * _CELL_PX, rows * (_CELL_PX + 30))
+    show_strip(figure, images, ["the image\n", *titles], columns=columns)
+    return render(figure)
 
 
 VIEW = View(

@@ -10,11 +10,10 @@ import numpy as np
 
 from model.canvas import INK, fit_scale
 from model.preprocess import Floats
-from model.views.figure import OPPOSES, SUPPORTS, draw_figure, show_support
+from model.views.figure import OPPOSES, SUPPORTS, new_figure, render, show_support
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
     from model.views.routing import RoutingAnswer, RoutingQuery
@@ -34,40 +33,38 @@ def draw_routing(answer: RoutingAnswer, query: RoutingQuery) -> bytes:
     plus is their mean. The rows of hidden layers have a map of each capsule type for each
     iteration, darker the more active.
     """
+    from matplotlib.text import Text  # noqa: PLC0415  matplotlib takes half a second
+
     hidden = answer.hidden
     steps = [len(answer.iterations) + 1, *map(len, hidden.values())]
     rows, columns = len(steps), max(steps)
     scale = fit_scale(query.scale, (rows, columns, *answer.image.shape), max_px=_MAX_PX)
     _, height, width = (scale * size for size in answer.image.shape)
     width_px, height_px = _GAP + columns * (width + _GAP), _GAP + rows * (_HEAD + height) + _SCALE
-
-    def fill(figure: Figure) -> None:
-        from matplotlib.text import Text  # noqa: PLC0415  matplotlib takes half a second
-
-        grid = {
-            "left": _GAP / width_px,
-            "right": 1 - _GAP / width_px,
-            "bottom": (_GAP + _SCALE) / height_px,
-            "top": 1 - _HEAD / height_px,
-            "wspace": _GAP / width,
-            "hspace": _HEAD / height,
-        }
-        panels = figure.subplots(rows, columns, squeeze=False, gridspec_kw=grid)
-        for row, count in zip(panels, steps, strict=True):
-            for axes in row[count:]:
-                axes.set_visible(False)
-        shown = _fill_classes(panels[0], answer)
-        place = (_GAP / width_px, 0.7 * _SCALE / height_px, width / width_px, 8 / height_px)
-        low, high = shown.get_clim()
-        ticks, bar = [low, 0, high], figure.add_axes(place)
-        figure.colorbar(shown, bar, orientation="horizontal", ticks=ticks, format="%.2g")
-        bar.set_xlabel("support, by place", labelpad=1)
-        for row, (name, presence) in zip(panels[1:], hidden.items(), strict=True):
-            _fill_hidden(row, name, presence)
-        for text in figure.findobj(Text):
-            text.set_fontsize(7)
-
-    return draw_figure(fill, width_px=width_px, height_px=height_px, constrained=False)
+    figure = new_figure(width_px, height_px, constrained=False)
+    grid = {
+        "left": _GAP / width_px,
+        "right": 1 - _GAP / width_px,
+        "bottom": (_GAP + _SCALE) / height_px,
+        "top": 1 - _HEAD / height_px,
+        "wspace": _GAP / width,
+        "hspace": _HEAD / height,
+    }
+    panels = figure.subplots(rows, columns, squeeze=False, gridspec_kw=grid)
+    for row, count in zip(panels, steps, strict=True):
+        for axes in row[count:]:
+            axes.set_visible(False)
+    shown = _fill_classes(panels[0], answer)
+    place = (_GAP / width_px, 0.7 * _SCALE / height_px, width / width_px, 8 / height_px)
+    low, high = shown.get_clim()
+    ticks, bar = [low, 0, high], figure.add_axes(place)
+    figure.colorbar(shown, bar, orientation="horizontal", ticks=ticks, format="%.2g")
+    bar.set_xlabel("support, by place", labelpad=1)
+    for row, (name, presence) in zip(panels[1:], hidden.items(), strict=True):
+        _fill_hidden(row, name, presence)
+    for text in figure.findobj(Text):
+        text.set_fontsize(7)
+    return render(figure)
 
 
 def _fill_classes(panels: Sequence[Axes], answer: RoutingAnswer) -> AxesImage:

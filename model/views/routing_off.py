@@ -13,7 +13,7 @@ they were. Axes: N images, R iterations, K classes, I input capsules, D numbers 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -24,13 +24,10 @@ from model.errors import NotOffered
 from model.outputs import EM_DECAY, ClassTrace
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Inner, Part, Vector, answer_fields
-from model.views.figure import OPPOSES, SUPPORTS, draw_figure, show_image
+from model.views.figure import OPPOSES, SUPPORTS, new_figure, render, show_image
 from model.views.net import Encoded, Net, most_present
 from model.views.query import TargetQuery
 from model.views.view import View
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Variant = Literal["routed", "uniform", "one-iteration", "no-bias"]
 _STYLES: dict[Variant, tuple[str, str]] = {
@@ -154,22 +151,20 @@ def draw(answer: RoutingOffAnswer, query: TargetQuery) -> bytes:  # noqa: ARG001
     shown = np.sort(np.argsort(-presence.max(axis=0), kind="stable")[:_CLASSES])
     names = [answer.class_names[label] for label in shown]
     width = 0.8 / len(variants)
-
-    def fill(figure: Figure) -> None:
-        left, right = figure.subplots(1, 2, width_ratios=(1, 4))
-        show_image(left, answer.image)
-        for column, variant in enumerate(variants):
-            at = np.arange(len(shown)) + (column - (len(variants) - 1) / 2) * width
-            text = f"{variant.title}: {', '.join(variant.class_names)}"
-            lengths = presence[column, shown]
-            right.bar(at, lengths, width, color=_STYLES[variant.name][1], label=text)
-        turn = 0 if max(map(len, names)) < _SHORT else 30
-        right.set_xticks(np.arange(len(shown)), names, rotation=turn)
-        right.set(ylabel=answer.presence, ylim=(0, 1))
-        right.grid(axis="y", alpha=0.4)
-        right.legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
-
-    return draw_figure(fill, width_px=900, height_px=320)
+    figure = new_figure(900, 320)
+    left, right = figure.subplots(1, 2, width_ratios=(1, 4))
+    show_image(left, answer.image)
+    for column, variant in enumerate(variants):
+        at = np.arange(len(shown)) + (column - (len(variants) - 1) / 2) * width
+        text = f"{variant.title}: {', '.join(variant.class_names)}"
+        lengths = presence[column, shown]
+        right.bar(at, lengths, width, color=_STYLES[variant.name][1], label=text)
+    turn = 0 if max(map(len, names)) < _SHORT else 30
+    right.set_xticks(np.arange(len(shown)), names, rotation=turn)
+    right.set(ylabel=answer.presence, ylim=(0, 1))
+    right.grid(axis="y", alpha=0.4)
+    right.legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
+    return render(figure)
 
 
 VIEW = View(
