@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from model.bundle.manifest import Offer
-from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig
+from model.capsnet import FAMILIES, Encoding, Family, Network
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig, DepthwiseCells
 from model.capsnet.decoder import build_decoder
 from model.capsnet.routing import weigh
 from model.capsnet.squash import length, squash, squash_exponential
-from model.capsnet.stem import Stem, StemLayer, geometry, initialise, out_channels
+from model.capsnet.stem import Stem, StemConfig, StemLayer
 
 _SUM_STD = 0.4
 """The standard deviation of a sum of votes before couplings, as in `model.capsnet.attention`."""
@@ -23,7 +23,7 @@ _SQUASHES = {"exponential": squash_exponential, "sabour": squash}
 
 
 @dataclass(frozen=True)
-class HeadConfig(NetworkConfig):
+class HeadConfig(StemConfig):
     """Convolutions, and a linear layer to classes."""
 
     has_logits = True
@@ -60,10 +60,8 @@ class Head(Network):
             batch_norm=config.batch_norm,
             norm_first=config.norm_first,
         )
-        initialise(self.stem)
-        cells = geometry(config.height, config.width, config.stem)
-        count = cells.rows * cells.columns
-        features = out_channels(config.channels, config.stem)
+        count = config.cells.rows * config.cells.columns
+        features = config.features
         depthwise = DepthwiseCells(features, count) if config.gather == "depthwise" else None
         self.depthwise = depthwise
         features *= count if config.gather == "flatten" else 1

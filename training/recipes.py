@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 from model.bundle import Bundle, BundleError
+from model.bundle.entry import describe_fault
 from model.bundle.manifest import SHOWN
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.dynamic import DynamicConfig
@@ -29,7 +30,6 @@ from model.capsnet.families import (
     FAMILIES,
     config_from_dict,
     config_to_dict,
-    explain,
     family_of,
     read_config,
 )
@@ -174,7 +174,7 @@ class Recipe(Augmentation):
         try:
             return cls(**known | {"network": config_from_dict(values["network"])})
         except ValidationError as error:
-            raise ValueError(explain(error)) from error
+            raise ValueError(describe_fault(error)) from error
 
 
 def recipe_of(bundle: Bundle) -> Recipe:
@@ -229,7 +229,7 @@ def override(recipe: Recipe, settings: Sequence[str], *, fixed: Collection[str] 
     try:
         return Recipe(**own, network=read_config(type(recipe.network), network))
     except ValueError as error:
-        raise SettingError(explain(error)) from error
+        raise SettingError(describe_fault(error)) from error
 
 
 def _parse(text: str, current: Any) -> Any:

@@ -23,10 +23,10 @@ from model import find
 from model.bundle import MANIFEST, Bundle, BundleError
 from model.bundle.disk import replacing
 from model.capsnet import Network, build
-from model.capsnet.decoder import fit_codes
+from model.capsnet.decoder import ClassCodes
 from model.capsnet.families import read_weights
 from model.capsnet.pretrained import PretrainedNetwork
-from model.capsnet.stem import fit_whitening
+from model.capsnet.stem import Whitening
 from model.preprocess import WHITE
 from training.data.augment import moved_copies
 from training.data.datasets import Examples
@@ -208,9 +208,11 @@ class TrainingState:
         count = len(plan.training.labels)
         evenly = np.arange(min(count, _WHITENED)) * count // min(count, _WHITENED)
         some = plan.training.images[evenly]
-        fit_whitening(self.network, torch.tensor(some, device=device).float() / WHITE)
-        if getattr(recipe.network, "pose", "routed") == "homogeneous":
-            fit_codes(self.network, *moved_copies(plan.training, recipe, device=device))
+        for part in self.network.modules():
+            if isinstance(part, Whitening):
+                part.fit(torch.tensor(some, device=device).float() / WHITE)
+            if isinstance(part, ClassCodes):
+                part.fit(*moved_copies(plan.training, recipe, device=device))
         self.optimisers = make_optimisers(self.network, recipe, on_gpu=self._on_gpu)
         decay = recipe.average_decay
         self.average = (

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from model.bundle.entry import describe_fault
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.decoder import decoder_channels_for
-from model.capsnet.families import explain
 from model.capsnet.network import NetworkConfig
 from model.capsnet.stem import Conv, Pretrained, StemLayer, Whiten
 from training.data.datasets import DATASETS, load, split_last
@@ -219,7 +219,7 @@ def load_pictures(
     try:
         fitting = replace(fit_size(recipe, sizes), dataset=data.dataset.name)
     except ValueError as error:
-        reason = explain(error)
+        reason = describe_fault(error)
         raise DatasetError(f"{recipe.name} and images of {width}x{height} px: {reason}") from error
     few = count < _FEW_OF_A_CLASS * len(names)
     if few and recipe.dataset == FOLDER and isinstance(fitting.network, AttentionConfig):

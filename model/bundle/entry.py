@@ -49,8 +49,10 @@ def read_strictly(kind: Any, values: Any) -> Any:
         raise ValueError(describe_fault(error)) from error
 
 
-def describe_fault(error: ValidationError) -> str:
-    """The first fault, and where it is."""
+def describe_fault(error: ValueError) -> str:
+    """The first fault, and where it is, in one line."""
+    if not isinstance(error, ValidationError):
+        return str(error)
     fault = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, fault["loc"]))
     text = fault["msg"].removeprefix("Value error, ")

@@ -11,19 +11,10 @@ from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet.decoder import ClassCodes, build_decoder
-from model.capsnet.network import STRICT, Network, NetworkConfig, Size
+from model.capsnet.network import STRICT, RoutedNetwork, Size
 from model.capsnet.routing import SelfAttention, Votes
-from model.capsnet.squash import length, squash_exponential
-from model.capsnet.stem import (
-    Conv,
-    Geometry,
-    Pretrained,
-    Stem,
-    StemLayer,
-    geometry,
-    initialise,
-    out_channels,
-)
+from model.capsnet.squash import squash_exponential
+from model.capsnet.stem import Conv, Geometry, Stem, StemConfig, StemLayer
 from model.outputs import Encoding, Trace
 
 _SUM_STD = 0.4
@@ -32,7 +23,7 @@ same scale for any number of them and does not saturate the squash."""
 
 
 @dataclass(frozen=True, config=STRICT)
-class AttentionConfig(NetworkConfig):
+class AttentionConfig(StemConfig):
     """Sizes of a network with self-attention routing; the defaults are the paper's for MNIST."""
 
     stem: tuple[StemLayer, ...] = (Conv(32, 5), Conv(64, 3), Conv(64, 3), Conv(128, 3, 2))
@@ -49,25 +40,16 @@ class AttentionConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.grid
-        if isinstance(self.stem[0], Pretrained) and self.channels not in (1, 3):
-            raise ValueError(f"a pretrained stem takes 1 or 3 channels, not {self.channels}")
         if self.features % self.primary_dim:
             raise ValueError("the stem's channels must be a multiple of primary_dim")
 
     @property
     def grid(self) -> Geometry:
         """The grid of the primary capsules; a single cell if they are depthwise."""
-        cells = geometry(self.height, self.width, self.stem)
         if self.primary == "spatial":
-            return cells
+            return self.cells
         field = max(self.height, self.width)
         return Geometry(rows=1, columns=1, field_px=field, stride_px=field)
-
-    @property
-    def features(self) -> int:
-        """The channels of the stem's output."""
-        return out_channels(self.channels, self.stem)
 
     @property
     def primary_types(self) -> int:
@@ -96,7 +78,7 @@ class DepthwiseCells(nn.Module):
         return ((maps * self.weight).sum(dim=-1) + self.bias).unsqueeze(-1)
 
 
-class AttentionCapsNet(Network):
+class AttentionCapsNet(RoutedNetwork):
     """Convolutions, primary capsules, self-attention to class capsules, decoder (figure 2)."""
 
     config: AttentionConfig
@@ -104,15 +86,13 @@ class AttentionCapsNet(Network):
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__()
         self.config = config
-        cells = geometry(config.height, config.width, config.stem)
         self.stem = Stem(
             config.channels, config.stem, batch_norm=True, norm_first=config.norm_first
         )
-        initialise(self.stem)
-        depthwise = config.primary == "depthwise"
-        self.depthwise = (
-            DepthwiseCells(config.features, cells.rows * cells.columns) if depthwise else None
-        )
+        self.depthwise = None
+        if config.primary == "depthwise":
+            cells = config.cells.rows * config.cells.columns
+            self.depthwise = DepthwiseCells(config.features, cells)
         self.votes = Votes(
             config.num_primary,
             in_dim=config.primary_dim,
@@ -131,24 +111,10 @@ class AttentionCapsNet(Network):
         """The class capsules are routed from the primary capsules, at once."""
         return (Layer("classes", 1, self.config.primary_types, *self.config.grid),)
 
-    def forward(self, images: Tensor) -> Encoding[Tensor]:
-        """Encode images (N, C, H, W) in [0, 1]."""
-        capsules = self.primary_capsules(images)
-        with torch.autocast(capsules.device.type, enabled=False):
-            poses = self.routing(self.votes(capsules), self.prior)
-            lengths = length(poses)
-            if isinstance(self.decoder, ClassCodes):
-                poses = self.decoder.poses(lengths, images)
-            return Encoding(lengths, poses)
-
-    def trace(self, images: Tensor) -> Trace[Tensor]:
-        """Encode images (N, C, H, W) and keep the one iteration of routing."""
-        primary = self.primary_capsules(images)
-        trace = self.routing.trace(self.votes(primary), self.prior, length(primary))
-        if isinstance(self.decoder, ClassCodes):
-            poses = self.decoder.poses(trace.presence[:, -1], images)
-            trace = trace._replace(poses=poses.unsqueeze(1))
-        return Trace(trace)
+    @property
+    def routing_bias(self) -> Tensor:
+        """The coupling bias B, (K, I)."""
+        return self.prior
 
     def primary_capsules(self, images: Tensor) -> Tensor:
         """Map images (N, C, H, W) to squashed capsules (N, I, primary_dim)."""
@@ -160,3 +126,18 @@ class AttentionCapsNet(Network):
         grouped = maps.reshape(-1, config.primary_types, config.primary_dim, maps.shape[-1])
         capsules = grouped.transpose(2, 3).reshape(-1, config.num_primary, config.primary_dim)
         return squash_exponential(capsules.float())
+
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
+        """Encode images (N, C, H, W) in [0, 1]."""
+        presence, poses = super().forward(images)
+        if isinstance(self.decoder, ClassCodes):
+            poses = self.decoder.poses(presence, images)
+        return Encoding(presence, poses)
+
+    def trace(self, images: Tensor) -> Trace[Tensor]:
+        """Encode images (N, C, H, W) in [0, 1], and keep the one iteration of routing."""
+        classes, _ = super().trace(images)
+        if isinstance(self.decoder, ClassCodes):
+            poses = self.decoder.poses(classes.presence[:, -1], images)
+            classes = classes._replace(poses=poses.unsqueeze(1))
+        return Trace(classes)

@@ -166,11 +166,12 @@ class ClassCodes(nn.Module):
 
     def poses(self, lengths: Tensor, images: Tensor) -> Tensor:
         """The poses (N, K, D) of lengths (N, K) and images (N, C, H, W)."""
-        codes = SCALE * self.encode(images.float())
-        ones = codes[..., :1] * 0 + 1  # of the batch's size, without an operator that asks for it
-        directions = torch.cat((ones, codes), dim=-1)
-        norms = torch.sqrt((directions * directions).sum(dim=-1, keepdim=True))
-        return directions * (lengths.unsqueeze(-1) / norms)
+        with torch.autocast(lengths.device.type, enabled=False):
+            codes = SCALE * self.encode(images.float())
+            ones = codes[..., :1] * 0 + 1  # of the batch's size, without a Shape in the graph
+            directions = torch.cat((ones, codes), dim=-1)
+            norms = torch.sqrt((directions * directions).sum(dim=-1, keepdim=True))
+            return directions * (lengths.unsqueeze(-1) / norms)
 
     def forward(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Decode poses (M, D) of classes (M,), int64, to images (M, C, H, W) in [0, 1]."""
@@ -242,15 +243,3 @@ def _principal_axes(rows: Tensor, images: int, count: int) -> tuple[Tensor, Tens
     values, vectors = values[kept], vectors[:, kept]
     axes = (rows.T @ vectors / values.sqrt() if few else vectors).T
     return axes, (values / images).sqrt()
-
-
-def fit_codes(network: nn.Module, images: Tensor, labels: Tensor) -> None:
-    """Fit the codes of a network, where it has any, to training images.
-
-    Args:
-        images: (N, C, H, W) in [0, 1].
-        labels: (N,), int64.
-    """
-    for module in network.modules():
-        if isinstance(module, ClassCodes):
-            module.fit(images, labels)

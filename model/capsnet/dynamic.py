@@ -12,20 +12,11 @@ from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet.decoder import build_decoder
-from model.capsnet.network import STRICT, Network, NetworkConfig, Positive, Size
+from model.capsnet.network import STRICT, Positive, RoutedNetwork, Size
 from model.capsnet.routing import RoutingByAgreement, Votes
-from model.capsnet.squash import length, squash
-from model.capsnet.stem import (
-    Conv,
-    Geometry,
-    Stem,
-    StemLayer,
-    geometry,
-    initialise,
-    out_channels,
-)
+from model.capsnet.squash import squash
+from model.capsnet.stem import Conv, Geometry, Stem, StemConfig, StemLayer
 from model.capsnet.winograd import WinogradConv2d
-from model.outputs import Encoding, Trace
 
 _SUM_STD = 1.7
 """W is sampled with 0.1 as standard deviation, as in the paper's code, or with this over sqrt(I)
@@ -33,7 +24,7 @@ where more than 288 capsules vote."""
 
 
 @dataclass(frozen=True, config=STRICT)
-class DynamicConfig(NetworkConfig):
+class DynamicConfig(StemConfig):
     """Sizes of a network with dynamic routing; the defaults are the paper's MNIST network."""
 
     stem: tuple[StemLayer, ...] = (Conv(256, 9),)
@@ -52,15 +43,10 @@ class DynamicConfig(NetworkConfig):
     initialisation: Literal["fan-in", "truncated-normal"] = "fan-in"
     """`truncated-normal` is the paper's code: sigma 0.1 (0.05 in the first layer), biases 0.1."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.grid  # which refuses images that are too small
-
     @property
     def grid(self) -> Geometry:
         """The grid of the primary capsules."""
-        before = geometry(self.height, self.width, self.stem)
-        return before.then(self.primary_kernel, self.primary_stride)
+        return self.cells.then(self.primary_kernel, self.primary_stride)
 
     @property
     def num_primary(self) -> int:
@@ -78,14 +64,16 @@ class PrimaryCapsules(nn.Module):
     def __init__(self, config: DynamicConfig) -> None:
         super().__init__()
         self.config = config
-        before = geometry(config.height, config.width, config.stem)
         self.conv = WinogradConv2d(
-            out_channels(config.channels, config.stem),
+            config.features,
             config.primary_types * config.primary_dim,
             config.primary_kernel,
             config.primary_stride,
-            size=(before.rows, before.columns),
+            size=(config.cells.rows, config.cells.columns),
         )
+        nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
+        assert self.conv.bias is not None
+        nn.init.zeros_(self.conv.bias)
 
     def forward(self, features: Tensor) -> Tensor:
         """Map features (N, channels, rows, columns) to squashed capsules (N, I, primary_dim)."""
@@ -101,7 +89,7 @@ class PrimaryCapsules(nn.Module):
         return squash(capsules.float())
 
 
-class DynamicCapsNet(Network):
+class DynamicCapsNet(RoutedNetwork):
     """Convolution, primary capsules, routed class capsules, decoder (figures 1 and 2)."""
 
     config: DynamicConfig
@@ -122,7 +110,8 @@ class DynamicCapsNet(Network):
         self.class_bias = nn.Parameter(bias) if config.class_bias else None
         self.routing = RoutingByAgreement(config.routing_iterations)
         self.decoder = build_decoder(config)
-        self._initialise()
+        if config.initialisation == "truncated-normal":
+            self._initialise_as_the_papers_code()
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -130,20 +119,16 @@ class DynamicCapsNet(Network):
         config = self.config
         return (Layer("classes", config.routing_iterations, config.primary_types, *config.grid),)
 
-    def forward(self, images: Tensor) -> Encoding[Tensor]:
-        """Encode images (N, C, H, W) in [0, 1]."""
-        self._check(images)
-        primary = self.primary(self.stem(images))
-        with torch.autocast(primary.device.type, enabled=False):
-            poses = self.routing(self.votes(primary), self.class_bias)
-            return Encoding(length(poses), poses)
+    @property
+    def routing_bias(self) -> Tensor | None:
+        """The bias of the class capsules, (K, D)."""
+        return self.class_bias
 
-    def trace(self, images: Tensor) -> Trace[Tensor]:
-        """Encode images (N, C, H, W) and keep every routing iteration."""
+    def primary_capsules(self, images: Tensor) -> Tensor:
+        """Map images (N, C, H, W) to squashed capsules (N, I, primary_dim)."""
         self._check(images)
-        primary = self.primary(self.stem(images))
-        votes = self.votes(primary)
-        return Trace(self.routing.trace(votes, length(primary), self.class_bias))
+        capsules: Tensor = self.primary(self.stem(images))
+        return capsules
 
     def encoders(self) -> dict[str, nn.Module]:
         """Return the plain encoder, one for batches on a CPU, and one in float16 for CUDA.
@@ -158,13 +143,7 @@ class DynamicCapsNet(Network):
         half.votes.half()
         return {"encoder": plain, "encoder.batch": self, "encoder.fp16": half}
 
-    def _initialise(self) -> None:
-        initialise(self.stem)
-        assert self.primary.conv.bias is not None
-        if self.config.initialisation == "fan-in":
-            nn.init.kaiming_normal_(self.primary.conv.weight, nonlinearity="relu")
-            nn.init.zeros_(self.primary.conv.bias)
-            return
+    def _initialise_as_the_papers_code(self) -> None:
         for name, parameter in self.named_parameters():
             std = 0.05 if name.startswith("stem") else 0.1
             if name.endswith("bias"):

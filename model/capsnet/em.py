@@ -28,7 +28,7 @@ Share = Callable[[Tensor], Tensor]
 
 
 class Parents(NamedTuple):
-    """The parents after one iteration."""
+    """The parents after one iteration, in the order of `model.outputs.ClassTrace`."""
 
     assignments: Tensor
     """The assignments R (..., C, I): the share of child i that parent c was fitted to."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from model import open_bundle
 from model.bundle import WEIGHTS, Bundle, BundleError
+from model.bundle.entry import describe_fault
 from model.bundle.manifest import Offer, PresenceKind, RoutingKind
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
@@ -137,19 +138,7 @@ def read_config(kind: type[NetworkConfig], values: dict[str, Any]) -> NetworkCon
     try:
         return TypeAdapter(kind).validate_json(json.dumps(values))
     except ValidationError as error:
-        raise ValueError(explain(error)) from error
-
-
-def explain(error: ValueError) -> str:
-    """Name the invalid setting and its fault, in one line."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    reasons = []
-    for fault in error.errors(include_url=False):
-        message = fault["msg"].removeprefix("Value error, ")
-        name = ".".join(map(str, fault["loc"]))
-        reasons.append(f"{name}={fault['input']!r}: {message}" if name else message)
-    return "; ".join(reasons)
+        raise ValueError(describe_fault(error)) from error
 
 
 def load(bundle: Bundle | Path | str) -> Network:

@@ -6,7 +6,7 @@ D = 16 numbers, row by row.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -17,16 +17,8 @@ from model.bundle import Layer
 from model.capsnet import em
 from model.capsnet.decoder import build_decoder
 from model.capsnet.em import Parents, Windows
-from model.capsnet.network import STRICT, Network, NetworkConfig, Positive, Size
-from model.capsnet.stem import (
-    Conv,
-    Geometry,
-    Stem,
-    StemLayer,
-    geometry,
-    initialise,
-    out_channels,
-)
+from model.capsnet.network import STRICT, Network, Positive, Size
+from model.capsnet.stem import Conv, Geometry, Stem, StemConfig, StemLayer
 from model.outputs import ClassTrace, Encoding, LayerTrace, Trace
 
 SIDE = 4
@@ -37,7 +29,7 @@ _ABSENT_LOGIT = -2.0
 
 
 @dataclass(frozen=True, config=STRICT)
-class MatrixConfig(NetworkConfig):
+class MatrixConfig(StemConfig):
     """Sizes of a network of matrix capsules; the defaults are the paper's larger one."""
 
     stem: tuple[StemLayer, ...] = (Conv(32, 5, 2),)
@@ -64,7 +56,7 @@ class MatrixConfig(NetworkConfig):
     @property
     def grids(self) -> tuple[Geometry, ...]:
         """The grids of the primary capsules and of each convolutional layer."""
-        grids = [geometry(self.height, self.width, self.stem)]
+        grids = [self.cells]
         for index in range(len(self.conv_caps)):
             grids.append(grids[-1].then(3, 1 if index else 2))
         return tuple(grids)
@@ -77,10 +69,9 @@ class PrimaryMatrixCapsules(nn.Module):
         super().__init__()
         self.types = config.primary_types
         sizes = SIDE**2 * self.types, self.types
-        channels = out_channels(config.channels, config.stem)
-        self.conv = nn.Conv2d(channels, sum(sizes), 1)
+        self.conv = nn.Conv2d(config.features, sum(sizes), 1)
         self.norm = nn.BatchNorm2d(sum(sizes)) if config.batch_norm else None
-        nn.init.trunc_normal_(self.conv.weight, std=0.5 / channels**0.5)
+        nn.init.trunc_normal_(self.conv.weight, std=0.5 / config.features**0.5)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Map features (N, A, h, w) to poses (N, cells, B, 4, 4) and activations (N, cells, B)."""
@@ -93,67 +84,99 @@ class PrimaryMatrixCapsules(nn.Module):
         return poses.reshape(shape), activations.sigmoid()
 
 
-class ConvCapsules(nn.Module):
+class EmCapsules(nn.Module):
+    """Capsules that EM routing fits to the votes of their children.
+
+    Args:
+        children: I, the number of children with transformations of their own.
+        parents: C, the number of types of capsules.
+        beta_a: its start, in logits.
+    """
+
+    def __init__(
+        self, config: MatrixConfig, children: int, parents: int, *, beta_a: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.config = config
+        # Near the identity, so that the first votes are the children's own poses.
+        near_identity = torch.randn(children, SIDE, parents, SIDE) * 0.3 + torch.eye(SIDE)[:, None]
+        self.weight = nn.Parameter(near_identity.flatten(2))
+        """W, (I, 4, C * 4): the transformation of each child for each parent."""
+        self.price = nn.Parameter(torch.zeros(parents))
+        """beta_u, (C,), scaled: see `em.iterate`. Stored weights have this name."""
+        self.saving = nn.Parameter(torch.full((parents,), beta_a))
+        """beta_a, (C,), scaled: see `em.iterate`. Stored weights have this name."""
+
+    def vote(self, poses: Tensor) -> Tensor:
+        """V = M W: poses (N, P, I, 4, 4) of the children in P windows to votes (N, P, C, I, 16)."""
+        windows, children, parents = poses.shape[1], poses.shape[2], len(self.price)
+        rows = poses.permute(2, 0, 1, 3, 4).reshape(children, -1, SIDE)  # (I, N * P * 4, 4)
+        products = torch.matmul(rows, self.weight)
+        split = products.reshape(children, -1, windows, SIDE, parents, SIDE)
+        return split.permute(1, 2, 4, 0, 3, 5).reshape(-1, windows, parents, children, SIDE**2)
+
+    def route(self, votes: Tensor, activations: Tensor) -> list[Parents]:
+        """Return every iteration. Votes are (..., C, I, 16), children's activations (..., 1, I)."""
+        return list(
+            em.iterate(
+                votes,
+                activations,
+                beta_u=self.price,
+                beta_a=self.saving,
+                inverse_temperature=self.config.inverse_temperature,
+                share=self.share,
+                iterations=self.config.routing_iterations,
+                log_p_divisor=self.config.log_p_divisor,
+            )
+        )
+
+    def share(self, scores: Tensor) -> Tensor:
+        """Return the assignments of children, of the shape (..., C, I) of their log scores."""
+        raise NotImplementedError
+
+
+class ConvCapsules(EmCapsules):
     """Convolutional capsules: those in a window vote for the parents there (paper, section 4)."""
 
     cells: Tensor
     slots: Tensor
 
     def __init__(self, config: MatrixConfig, index: int) -> None:
-        super().__init__()
-        self.config = config
-        before, self.grid = config.grids[index : index + 2]
+        before, grid = config.grids[index : index + 2]
+        in_types, out_types = (config.primary_types, *config.conv_caps)[index : index + 2]
         windows = Windows(before.rows, before.columns, kernel=3, stride=1 if index else 2)
-        types = (config.primary_types, *config.conv_caps)
-        self.in_types, self.out_types = types[index : index + 2]
+        super().__init__(config, windows.cells.shape[1] * in_types, out_types)
+        self.grid, self.in_types, self.out_types = grid, in_types, out_types
         for name, indices in (("cells", windows.cells), ("slots", windows.slots)):
             self.register_buffer(name, torch.tensor(indices), persistent=False)
-        self.window_count = len(windows.cells)
-        self.inputs = windows.cells.shape[1] * self.in_types  # I of one window
-        self.weight = nn.Parameter(_transformations(self.inputs, self.out_types))
-        """(I, 4, C * 4): the transformation of each position and type of child for each parent."""
-        self.price = nn.Parameter(torch.zeros(self.out_types))
-        """beta_u, (C,), scaled: see `em.iterate`."""
-        self.saving = nn.Parameter(torch.zeros(self.out_types))
-        """beta_a, (C,), scaled: see `em.iterate`."""
 
     def forward(self, poses: Tensor, activations: Tensor) -> list[Parents]:
         """Route poses (N, cells, B, 4, 4) with activations (N, cells, B). Return every iteration.
 
         The axes of what is returned are (N, P, C, ...), P windows.
         """
-        cells = self.cells.flatten()
-        windows = poses.index_select(1, cells).reshape(
-            -1, self.window_count, self.inputs, SIDE, SIDE
-        )
-        active = activations.index_select(1, cells).reshape(-1, self.window_count, 1, self.inputs)
-        return list(
-            em.iterate(
-                _vote(windows, self.weight, self.out_types),
-                active,
-                beta_u=self.price,
-                beta_a=self.saving,
-                share=self.share,
-                **_routing(self.config),
-            )
-        )
+        votes = self.vote(self.gather(poses))
+        return self.route(votes, self.gather(activations).unsqueeze(2))
+
+    def gather(self, numbers: Tensor) -> Tensor:
+        """The numbers (N, cells, B, ...) of the children in each window: (N, P, I, ...)."""
+        windows, children = len(self.cells), self.cells.shape[1] * self.in_types
+        gathered = numbers.index_select(1, self.cells.flatten())
+        return gathered.reshape(-1, windows, children, *numbers.shape[3:])
 
     def share(self, scores: Tensor) -> Tensor:
         """Return assignments (N, P, C, I) of children among parents of all types *and* windows."""
-        positions = self.inputs // self.in_types
         log_mass = scores.logsumexp(dim=2)  # (N, P, I): over types
-        flat = log_mass.reshape(-1, self.window_count * positions, self.in_types)
+        flat = log_mass.reshape(-1, self.cells.numel(), self.in_types)
         absent = flat[:, :1] * 0 + _ABSENT
-        gathered = torch.cat((flat, absent), dim=1).index_select(1, self.slots.flatten())
-        shape = (-1, *self.slots.shape, self.in_types)
-        per_child = gathered.reshape(shape).logsumexp(dim=2)  # (N, cells, B): over windows
-        total = per_child.index_select(1, self.cells.flatten())
-        return (scores - total.reshape(-1, self.window_count, 1, self.inputs)).exp()
+        slots = torch.cat((flat, absent), dim=1).index_select(1, self.slots.flatten())
+        by_cell = slots.reshape(-1, *self.slots.shape, self.in_types)
+        total = by_cell.logsumexp(dim=2)  # (N, cells, B): over windows
+        return (scores - self.gather(total).unsqueeze(2)).exp()
 
     def trace(self, steps: list[Parents], activations: Tensor) -> LayerTrace[Tensor]:
         """Return couplings from type to type, and the parents' activations, by iteration."""
-        cells = self.cells.flatten()
-        active = activations.index_select(1, cells).reshape(-1, self.window_count, 1, self.inputs)
+        active = self.gather(activations).unsqueeze(2)
         shares = []
         for step in steps:
             mass = step.assignments * active  # (N, P, C, I)
@@ -164,7 +187,7 @@ class ConvCapsules(nn.Module):
         return LayerTrace(torch.stack(shares, dim=1), maps)
 
 
-class MatrixClassCapsules(nn.Module):
+class MatrixClassCapsules(EmCapsules):
     """One capsule for each class; all cells share the transformations of their types.
 
     The scaled row and column of a child's receptive field are added to the first two numbers of its
@@ -174,25 +197,17 @@ class MatrixClassCapsules(nn.Module):
     coordinates: Tensor
 
     def __init__(self, config: MatrixConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.types, grid = config.conv_caps[-1], config.grids[-1]
-        self.cells = grid.rows * grid.columns
-        self.weight = nn.Parameter(_transformations(self.types, config.num_classes))
-        self.price = nn.Parameter(torch.zeros(config.num_classes))
-        """beta_u, (K,), scaled: see `em.iterate`."""
-        self.saving = nn.Parameter(torch.full((config.num_classes,), _ABSENT_LOGIT))
-        """beta_a, (K,), scaled: see `em.iterate`."""
+        types, grid = config.conv_caps[-1], config.grids[-1]
+        super().__init__(config, types, config.num_classes, beta_a=_ABSENT_LOGIT)
+        self.types = types
         rows, columns = (
             (torch.arange(count) * grid.stride_px + grid.offset_px + grid.field_px / 2) / pixels
             for count, pixels in ((grid.rows, config.height), (grid.columns, config.width))
         )
-        coordinates = torch.zeros(self.cells, SIDE**2)
+        coordinates = torch.zeros(grid.rows * grid.columns, SIDE**2)
         coordinates[:, 0] = rows.repeat_interleave(grid.columns)
         coordinates[:, 1] = columns.repeat(grid.rows)
-        self.register_buffer(
-            "coordinates", coordinates[:, None], persistent=False
-        )  # (cells, 1, 16)
+        self.register_buffer("coordinates", coordinates, persistent=False)
         self.couplings = nn.Softmax(dim=-2)
         """Log scores to assignments, (N, K, I), of every iteration."""
 
@@ -203,23 +218,15 @@ class MatrixClassCapsules(nn.Module):
             every iteration, with axes (N, K, ...), and the votes (N, K, I, 16). Input capsule
             i = type * cells + cell.
         """
-        types, cells = self.types, self.cells
-        rows = poses.permute(2, 0, 1, 3, 4).reshape(types, -1, SIDE)  # (D, N * cells * 4, 4)
-        products = torch.matmul(rows, self.weight)
-        classes = self.config.num_classes
-        split = products.reshape(types, -1, cells, SIDE, classes, SIDE)
-        votes = split.permute(1, 4, 0, 2, 3, 5).reshape(-1, classes, types, cells, SIDE**2)
-        votes = (votes + self.coordinates[:, 0]).reshape(-1, classes, types * cells, SIDE**2)
-        active = activations.transpose(1, 2).reshape(-1, 1, types * cells)
-        steps = em.iterate(
-            votes,
-            active,
-            beta_u=self.price,
-            beta_a=self.saving,
-            share=self.couplings,
-            **_routing(self.config),
-        )
-        return list(steps), votes
+        classes, inputs = len(self.price), self.types * len(self.coordinates)
+        by_type = self.vote(poses).permute(0, 2, 3, 1, 4)  # (N, K, D, cells, 16)
+        votes = (by_type + self.coordinates).reshape(-1, classes, inputs, SIDE**2)
+        return self.route(votes, activations.transpose(1, 2).reshape(-1, 1, inputs)), votes
+
+    def share(self, scores: Tensor) -> Tensor:
+        """Return assignments (N, K, I) of children among all classes."""
+        assignments: Tensor = self.couplings(scores)
+        return assignments
 
 
 class MatrixCapsNet(Network):
@@ -231,7 +238,6 @@ class MatrixCapsNet(Network):
         super().__init__()
         self.config = config
         self.stem = Stem(config.channels, config.stem, batch_norm=config.batch_norm)
-        initialise(self.stem)
         self.primary = PrimaryMatrixCapsules(config)
         self.conv_caps = nn.ModuleList(
             ConvCapsules(config, index) for index in range(len(config.conv_caps))
@@ -269,14 +275,8 @@ class MatrixCapsNet(Network):
             hidden[described.name] = layer.trace(steps, activations)
             poses, activations = _last(steps)
         steps, votes = self.classes(poses, activations)
-        classes = ClassTrace(
-            couplings=torch.stack([step.assignments for step in steps], dim=1),
-            logits=torch.stack([step.scores for step in steps], dim=1),
-            presence=torch.stack([step.activations for step in steps], dim=1),
-            poses=torch.stack([step.poses for step in steps], dim=1),
-            input_presence=activations.transpose(1, 2).flatten(1),
-            votes=votes,
-        )
+        iterations = (torch.stack(tensors, dim=1) for tensors in zip(*steps, strict=True))
+        classes = ClassTrace(*iterations, activations.transpose(1, 2).flatten(1), votes)
         return Trace(classes, hidden)
 
     def _primary(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -289,26 +289,3 @@ def _last(steps: list[Parents]) -> tuple[Tensor, Tensor]:
     """Poses (N, P, C, 4, 4) and activations (N, P, C) after the last iteration."""
     last = steps[-1]
     return last.poses.reshape(*last.poses.shape[:-1], SIDE, SIDE), last.activations
-
-
-def _routing(config: MatrixConfig) -> dict[str, Any]:
-    """Return the settings of routing that all layers share."""
-    return {
-        "inverse_temperature": config.inverse_temperature,
-        "iterations": config.routing_iterations,
-        "log_p_divisor": config.log_p_divisor,
-    }
-
-
-def _transformations(inputs: int, types: int) -> Tensor:
-    """Near the identity, so that the first votes are the children's own poses."""
-    noise = torch.randn(inputs, SIDE, types, SIDE) * 0.3
-    return (noise + torch.eye(SIDE)[:, None, :]).reshape(inputs, SIDE, types * SIDE)
-
-
-def _vote(poses: Tensor, weight: Tensor, types: int) -> Tensor:
-    """V = M W: poses (N, P, I, 4, 4) and (I, 4, C * 4) to votes (N, P, C, I, 16)."""
-    inputs, windows = poses.shape[2], poses.shape[1]
-    rows = poses.permute(2, 0, 1, 3, 4).reshape(inputs, -1, SIDE)  # (I, N * P * 4, 4)
-    products = torch.matmul(rows, weight).reshape(inputs, -1, windows, SIDE, types, SIDE)
-    return products.permute(1, 2, 4, 0, 3, 5).reshape(-1, windows, types, inputs, SIDE**2)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any, ClassVar
 
+import torch
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from model.bundle import Layer
+from model.capsnet.routing import Routing, Votes
+from model.capsnet.squash import length
 from model.outputs import Encoding, Trace
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -108,3 +111,32 @@ class Network(nn.Module):
         if tuple(images.shape[1:]) != self.config.image_shape:
             expected = ", ".join(str(size) for size in self.config.image_shape)
             raise ValueError(f"images must be (N, {expected}), not {tuple(images.shape)}")
+
+
+class RoutedNetwork(Network):
+    """Primary capsules that vote, and one layer of routing to class capsules."""
+
+    votes: Votes
+    routing: Routing
+
+    @property
+    def routing_bias(self) -> Tensor | None:
+        """What routing adds, if it adds a learned bias."""
+        return None
+
+    def primary_capsules(self, images: Tensor) -> Tensor:
+        """Map images (N, C, H, W) in [0, 1] to capsules (N, I, their size)."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
+        """Encode images (N, C, H, W) in [0, 1]."""
+        votes = self.votes(self.primary_capsules(images))
+        with torch.autocast(votes.device.type, enabled=False):
+            poses = self.routing(votes, self.routing_bias)
+            return Encoding(length(poses), poses)
+
+    def trace(self, images: Tensor) -> Trace[Tensor]:
+        """Encode images (N, C, H, W) in [0, 1], and keep every iteration of routing."""
+        primary = self.primary_capsules(images)
+        votes = self.votes(primary)
+        return Trace(self.routing.trace(votes, length(primary), self.routing_bias))

@@ -121,15 +121,10 @@ class PretrainedNetwork(nn.Module):
     Args:
         channels: of an image: 3, or 1 for grey, which becomes three equal channels.
         name: one of ARCHITECTURES.
-
-    Raises:
-        ValueError: the images have other channels.
     """
 
     def __init__(self, channels: int, name: str) -> None:
         super().__init__()
-        if channels not in (1, 3):
-            raise ValueError(f"a pretrained network takes 1 or 3 channels, not {channels}")
         self._repeats = 3 // channels
         architecture = ARCHITECTURES[name]
         first = PaddedConv(3, architecture.first, kernel=3, stride=2)

@@ -59,29 +59,26 @@ class Votes(nn.Module):
         return split.permute(1, 2, 0, 3).contiguous()
 
 
-class RoutingByAgreement(nn.Module):
-    """Routing by agreement (Sabour 2017, procedure 1). Gradients flow through all iterations.
+class Step(NamedTuple):
+    """The tensors of one iteration of routing."""
 
-    Args:
-        iterations: R, at least one; may be changed later.
-    """
+    logits: Tensor | None
+    """The logits b, (N, K, I); None for zeros."""
+    couplings: Tensor | None
+    """The couplings c, (N, K, I); None for 1 / K."""
+    poses: Tensor
+    """The poses v, (N, K, D)."""
 
-    squash = staticmethod(squash)
 
-    def __init__(self, iterations: int) -> None:
-        super().__init__()
-        self.iterations = iterations
-        self.couplings = nn.Softmax(dim=1)
-        """Logits b to couplings c, (N, K, I), of every iteration except the first, where all are
-        1 / K."""
+class Routing(nn.Module):
+    """Makes class capsules of votes. Each algorithm says how it iterates."""
+
+    def iterate(self, votes: Tensor, bias: Tensor | None) -> Iterator[Step]:
+        """Route votes (N, K, I, D) iteration by iteration, perhaps with a learned bias."""
+        raise NotImplementedError
 
     def forward(self, votes: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return the class capsules (N, K, D).
-
-        Args:
-            votes: (N, K, I, D).
-            bias: (K, D), added before the squash.
-        """
+        """Return the class capsules (N, K, D) of votes (N, K, I, D)."""
         *_, last = self.iterate(votes, bias)
         return last.poses
 
@@ -108,35 +105,32 @@ class RoutingByAgreement(nn.Module):
             votes=votes,
         )
 
+
+class RoutingByAgreement(Routing):
+    """Routing by agreement (Sabour 2017, procedure 1). Gradients flow through all iterations.
+
+    Args:
+        iterations: R, at least one; may be changed later.
+    """
+
+    def __init__(self, iterations: int) -> None:
+        super().__init__()
+        self.iterations = iterations
+        self.couplings = nn.Softmax(dim=1)
+        """Logits b to couplings c, (N, K, I), of every iteration except the first, where all are
+        1 / K."""
+
     def iterate(self, votes: Tensor, bias: Tensor | None) -> Iterator[Step]:
-        """Route votes (N, K, I, D) iteration by iteration."""
-        logits: Tensor | None = None
+        """Route votes (N, K, I, D); a bias (K, D) is added before the squash."""
+        b = c = None
         for step in range(self.iterations):
-            couplings = None if logits is None else self.couplings(logits)
-            sums = weigh(votes, couplings)
-            poses = self.squash(sums if bias is None else sums + bias)
-            yield Step(logits, couplings, poses)
+            s = weigh(votes, c)
+            v = squash(s if bias is None else s + bias)
+            yield Step(b, c, v)
             if step < self.iterations - 1:
-                logits = self.next_logits(logits, votes, sums, poses)
-
-    def next_logits(
-        self, logits: Tensor | None, votes: Tensor, sums: Tensor, poses: Tensor
-    ) -> Tensor:
-        """Add the agreement of votes with the poses to the logits (N, K, I)."""
-        del sums
-        agreement = agree(votes, poses)
-        return agreement if logits is None else logits + agreement
-
-
-class Step(NamedTuple):
-    """The tensors of one iteration."""
-
-    logits: Tensor | None
-    """The logits b, (N, K, I); None for zeros."""
-    couplings: Tensor | None
-    """The couplings c, (N, K, I); None for 1 / K."""
-    poses: Tensor
-    """The poses v, (N, K, D)."""
+                agreement = agree(votes, v)
+                b = agreement if b is None else b + agreement
+                c = self.couplings(b)
 
 
 class RoutingByKMeans(RoutingByAgreement):
@@ -146,51 +140,35 @@ class RoutingByKMeans(RoutingByAgreement):
     logits are the agreement with them: replaced, not added up. The last sums are squashed.
     """
 
-    squash = staticmethod(squash_half)
+    def iterate(self, votes: Tensor, bias: Tensor | None) -> Iterator[Step]:
+        """Route votes (N, K, I, D); a bias (K, D) is added before the squash."""
+        b = c = None
+        for step in range(self.iterations):
+            s = weigh(votes, c)
+            yield Step(b, c, squash_half(s if bias is None else s + bias))
+            if step < self.iterations - 1:
+                b = agree(votes, s / length(s).unsqueeze(-1))
+                c = self.couplings(b)
 
-    def next_logits(
-        self, logits: Tensor | None, votes: Tensor, sums: Tensor, poses: Tensor
-    ) -> Tensor:
-        """Return the agreement of votes with the directions of their sums, (N, K, I)."""
-        del logits, poses
-        return agree(votes, sums / length(sums).unsqueeze(-1))
 
-
-class SelfAttention(nn.Module):
+class SelfAttention(Routing):
     """Routing without iterations (Mazzia, Salvetti and Chiaberge 2021, equation 3)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.couplings = BiasedSoftmax()
 
-    def forward(self, votes: Tensor, coupling_bias: Tensor) -> Tensor:
-        """Return class capsules v_k = squash(sum_i (C_ki + B_ki) u_ki), C the softmax of A over k.
+    def iterate(self, votes: Tensor, bias: Tensor | None) -> Iterator[Step]:
+        """Route once: v_k = squash(sum_i (C_ki + B_ki) u_ki), C the softmax of A over k.
 
         Args:
             votes: u, (N, K, I, D).
-            coupling_bias: B, (K, I): learned, the same for every image. It is added after the
-                softmax, so couplings may be negative and need not sum to one.
-
-        Returns:
-            (N, K, D).
+            bias: B, (K, I): learned, the same for every image. It is added after the softmax, so
+                couplings may be negative and need not sum to one.
         """
-        return squash_exponential(weigh(votes, self.couplings(attend(votes), coupling_bias)))
-
-    def trace(
-        self, votes: Tensor, coupling_bias: Tensor, input_presence: Tensor
-    ) -> ClassTrace[Tensor]:
-        """Route as `forward` does, and keep the iteration. Inputs' presence (N, I) is passed on."""
         logits = attend(votes)
-        couplings = self.couplings(logits, coupling_bias)
-        poses = squash_exponential(weigh(votes, couplings))
-        return ClassTrace(
-            couplings=couplings.unsqueeze(1),
-            logits=logits.unsqueeze(1),
-            presence=length(poses).unsqueeze(1),
-            poses=poses.unsqueeze(1),
-            input_presence=input_presence,
-            votes=votes,
-        )
+        couplings = self.couplings(logits, bias)
+        yield Step(logits, couplings, squash_exponential(weigh(votes, couplings)))
 
 
 class BiasedSoftmax(nn.Module):

@@ -8,25 +8,14 @@ from __future__ import annotations
 
 import math
 
-import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet.decoder import build_decoder
-from model.capsnet.network import STRICT, Network, NetworkConfig, Size
+from model.capsnet.network import STRICT, RoutedNetwork, Size
 from model.capsnet.routing import RoutingByKMeans, Votes
-from model.capsnet.squash import length
-from model.capsnet.stem import (
-    Conv,
-    Geometry,
-    Stem,
-    StemLayer,
-    geometry,
-    initialise,
-    out_channels,
-)
-from model.outputs import Encoding, Trace
+from model.capsnet.stem import Conv, Stem, StemConfig, StemLayer
 
 _SUM_STD = 0.04
 """W is sampled with this over sqrt(I) as standard deviation; primary capsules are not squashed, and
@@ -34,23 +23,14 @@ about 4 long."""
 
 
 @dataclass(frozen=True, config=STRICT)
-class SharedConfig(NetworkConfig):
+class SharedConfig(StemConfig):
     """Sizes of a network with shared weights; the defaults are the source's for MNIST."""
 
     stem: tuple[StemLayer, ...] = (Conv(64, 3), Conv(64, 3, pool=2), Conv(128, 3), Conv(128, 3))
     routing_iterations: Size = 3
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.grid
 
-    @property
-    def grid(self) -> Geometry:
-        """The grid of the primary capsules: each cell has one, of the stem's channels."""
-        return geometry(self.height, self.width, self.stem)
-
-
-class SharedCapsNet(Network):
+class SharedCapsNet(RoutedNetwork):
     """Four convolutions, whose cells are the primary capsules; routed class capsules; decoder."""
 
     config: SharedConfig
@@ -59,10 +39,9 @@ class SharedCapsNet(Network):
         super().__init__()
         self.config = config
         self.stem = Stem(config.channels, config.stem)
-        initialise(self.stem)
         self.votes = Votes(
             None,
-            in_dim=out_channels(config.channels, config.stem),
+            in_dim=config.features,
             classes=config.num_classes,
             out_dim=config.class_dim,
             std=_SUM_STD / math.sqrt(config.grid.rows * config.grid.columns),
@@ -75,23 +54,11 @@ class SharedCapsNet(Network):
         """The class capsules are routed from the cells of the stem."""
         return (Layer("classes", self.config.routing_iterations, 1, *self.config.grid),)
 
-    def forward(self, images: Tensor) -> Encoding[Tensor]:
-        """Encode images (N, C, H, W) in [0, 1], of any size that the convolutions fit."""
-        votes = self.votes(self._inputs(images))
-        with torch.autocast(votes.device.type, enabled=False):
-            poses = self.routing(votes)
-            return Encoding(length(poses), poses)
+    def primary_capsules(self, images: Tensor) -> Tensor:
+        """Map images (N, C, H, W), of any size that the convolutions fit, to a capsule a cell."""
+        features: Tensor = self.stem(images)
+        return features.flatten(2).transpose(1, 2).float()  # (N, rows * columns, channels)
 
     def encoders(self) -> dict[str, nn.Module]:
         """Return an encoder for images of the training's size, and one for those of any size."""
         return {"encoder": self, "encoder.any-size": self}
-
-    def trace(self, images: Tensor) -> Trace[Tensor]:
-        """Encode images (N, C, H, W) and keep every iteration of routing."""
-        inputs = self._inputs(images)
-        return Trace(self.routing.trace(self.votes(inputs), length(inputs)))
-
-    def _inputs(self, images: Tensor) -> Tensor:
-        """(N, C, H, W) images to (N, rows * columns, channels) capsules."""
-        features: Tensor = self.stem(images)
-        return features.flatten(2).transpose(1, 2).float()

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
-from pydantic import PlainValidator
+from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from model.capsnet.network import STRICT, NetworkConfig, Size
 from model.capsnet.pretrained import ARCHITECTURES, PretrainedNetwork, zeros_around
 
 Activation = Literal["relu", "gelu", "none"]
@@ -19,17 +21,23 @@ _WHITENING_EPSILON = 5e-4
 """A constant that is added to the eigenvalues of patches, whose pixels are in [0, 1]."""
 
 
+def _odd(kernel: int) -> int:
+    if kernel % 2 == 0:
+        raise ValueError("kernels of residual blocks are odd")
+    return kernel
+
+
 class Conv(NamedTuple):
     """A convolution of the stem, with its pooling and padding."""
 
-    channels: int
-    kernel: int
-    stride: int = 1
-    pool: int = 1
+    channels: Size
+    kernel: Size
+    stride: Size = 1
+    pool: Size = 1
     """The side of the squares that are averaged after the convolution."""
-    padding: int = 0
+    padding: Annotated[int, Field(ge=0)] = 0
     """The rows and columns of zeros on each side."""
-    max_pool: int = 1
+    max_pool: Size = 1
     """The side of the squares whose maximum is taken, before batch normalisation."""
     activation: Activation = "relu"
 
@@ -38,7 +46,7 @@ class Residual(NamedTuple):
     """A residual block: x + norm(conv(relu(norm(conv(x))))), then ReLU. It keeps all sizes."""
 
     kind: Literal["residual"] = "residual"
-    kernel: int = 3
+    kernel: Annotated[Size, AfterValidator(_odd)] = 3
 
 
 class Whiten(NamedTuple):
@@ -50,7 +58,7 @@ class Whiten(NamedTuple):
     """
 
     kind: Literal["whiten"] = "whiten"
-    kernel: int = 2
+    kernel: Size = 2
 
 
 class Pretrained(NamedTuple):
@@ -61,33 +69,25 @@ class Pretrained(NamedTuple):
     """
 
     kind: Literal["pretrained"] = "pretrained"
-    network: str = "efficientnet-lite0"
+    network: Literal["efficientnet-lite0"] = "efficientnet-lite0"
     """See `model.capsnet.pretrained.ARCHITECTURES`."""
-    dropout: float = 0.2
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """The share of its channels that are zero in a training step."""
 
 
-def read_layer(values: Any) -> StemLayer:
-    """Read a layer: `[32, 5, 2]` is a convolution, `["residual"]` and `["whiten", 2]` are others.
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    values = list(values) if isinstance(values, (list, tuple)) else [values]
-    kinds: dict[Any, type[Residual | Whiten | Pretrained]] = {
-        "residual": Residual,
-        "whiten": Whiten,
-        "pretrained": Pretrained,
-    }
-    try:
-        layer = kinds.get(values[0], Conv)(*values)
-        _check(layer)
-    except (TypeError, IndexError) as error:
-        raise ValueError(f"{values} is no layer of a stem") from error
-    return layer
+def _kind_of(layer: Any) -> str:
+    """`[32, 5, 2]` is a convolution; `["residual"]` and `["whiten", 2]` name themselves."""
+    named = isinstance(layer, (list, tuple)) and len(layer) and isinstance(layer[0], str)
+    return str(layer[0]) if named else "convolution"
 
 
-StemLayer = Annotated[Conv | Residual | Whiten | Pretrained, PlainValidator(read_layer)]
+StemLayer = Annotated[
+    Annotated[Conv, Tag("convolution")]
+    | Annotated[Residual, Tag("residual")]
+    | Annotated[Whiten, Tag("whiten")]
+    | Annotated[Pretrained, Tag("pretrained")],
+    Discriminator(_kind_of),
+]
 
 
 class Geometry(NamedTuple):
@@ -127,13 +127,12 @@ def geometry(height: int, width: int, layers: Sequence[StemLayer]) -> Geometry:
     """The grid that a stem makes of an image of so many pixels.
 
     Raises:
-        ValueError: the image is too small, there is no layer, or one has impossible sizes.
+        ValueError: the image is too small, there is no layer, or they are in the wrong order.
     """
     if not layers:
         raise ValueError("a stem has at least one layer")
     grid = Geometry(height, width, field_px=1, stride_px=1)
     for layer in layers:
-        _check(layer)
         if isinstance(layer, Pretrained) and layer is not layers[0]:
             raise ValueError("a pretrained network is the first layer of its stem")
         for kernel, stride, padding in _windows(layer):
@@ -166,22 +165,32 @@ def out_channels(channels: int, layers: Sequence[StemLayer]) -> int:
     return channels
 
 
-def _check(layer: StemLayer) -> None:
-    if isinstance(layer, Pretrained):
-        if layer.network not in ARCHITECTURES:
-            raise ValueError(f"{layer.network!r} is none of {', '.join(ARCHITECTURES)}")
-        if not 0 <= layer.dropout < 1:
-            raise ValueError("dropout is at least 0 and less than 1")
-        return
-    sizes = dict(layer._asdict())
-    sizes.pop("kind", None)
-    activation, padding = sizes.pop("activation", "relu"), sizes.pop("padding", 0)
-    if any(type(size) is not int or size < 1 for size in sizes.values()):
-        raise ValueError(f"sizes of {layer} must be positive whole numbers")
-    if type(padding) is not int or padding < 0 or activation not in ("relu", "gelu", "none"):
-        raise ValueError(f"{layer} needs a padding of 0 or more; relu, gelu or none")
-    if isinstance(layer, Residual) and layer.kernel % 2 == 0:
-        raise ValueError("kernels of residual blocks are odd")
+@dataclass(frozen=True, config=STRICT)
+class StemConfig(NetworkConfig):
+    """Sizes of a network that begins with a stem."""
+
+    stem: tuple[StemLayer, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.cells, self.grid  # which refuse images that are too small
+        if isinstance(self.stem[0], Pretrained) and self.channels not in (1, 3):
+            raise ValueError(f"a pretrained stem takes 1 or 3 channels, not {self.channels}")
+
+    @property
+    def cells(self) -> Geometry:
+        """The grid of the stem's features."""
+        return geometry(self.height, self.width, self.stem)
+
+    @property
+    def features(self) -> int:
+        """The channels of the stem's features."""
+        return out_channels(self.channels, self.stem)
+
+    @property
+    def grid(self) -> Geometry:
+        """The grid of the primary capsules: by default each cell of the stem has one."""
+        return self.cells
 
 
 class ResidualBlock(nn.Module):
@@ -232,6 +241,8 @@ class Whitening(nn.Conv2d):
 class Stem(nn.Sequential):
     """The layers before the primary capsules, one after another.
 
+    Convolutions begin as He et al. (2015) have it for ReLU, with biases of zero.
+
     Args:
         channels: of an image.
         batch_norm: whether each convolution has batch normalisation; residual blocks always have.
@@ -260,6 +271,11 @@ class Stem(nn.Sequential):
                 modules += _convolution(channels, layer, norm, norm_first=norm_first)
             channels = out_channels(channels, (layer,))
         super().__init__(*modules)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d) and not isinstance(module, Whitening):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                assert module.bias is not None
+                nn.init.zeros_(module.bias)
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images (N, C, H, W) to features (N, channels, rows, columns)."""
@@ -287,23 +303,3 @@ def _convolution(
     if conv.pool > 1:
         modules.append(nn.AvgPool2d(conv.pool))
     return modules
-
-
-def initialise(stem: Stem) -> None:
-    """Initialise every convolution as He et al. (2015) do for ReLU, with biases of zero."""
-    for layer in stem.modules():
-        if isinstance(layer, nn.Conv2d) and not isinstance(layer, Whitening):
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            assert layer.bias is not None
-            nn.init.zeros_(layer.bias)
-
-
-def fit_whitening(network: nn.Module, images: Tensor) -> None:
-    """Fit the whitening layers of a network, where it has any, to images.
-
-    Args:
-        images: (N, C, H, W) in [0, 1], some thousand training images.
-    """
-    for layer in network.modules():
-        if isinstance(layer, Whitening):
-            layer.fit(images)

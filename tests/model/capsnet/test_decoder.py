@@ -8,7 +8,7 @@ from torch import Tensor
 
 from model.capsnet import NetworkConfig, build
 from model.capsnet.attention import AttentionConfig
-from model.capsnet.decoder import Decoder, build_decoder, fit_codes
+from model.capsnet.decoder import ClassCodes, Decoder, build_decoder
 from model.capsnet.stem import Conv
 from tests.model.capsnet.networks import SIZES
 
@@ -99,7 +99,8 @@ def test_classes_of_few_images_share_in_the_spread_of_all() -> None:
     numbers = torch.randn(2, 12, 4, generator=generator)
     few, new = (0.5 + numbers @ axes).reshape(2, 12, 2, 12, 8)
     labels, network = torch.arange(3).repeat_interleave(4), build(HOMOGENEOUS).eval()
-    fit_codes(network, few, labels)
+    assert isinstance(network.decoder, ClassCodes)
+    network.decoder.fit(few, labels)
     with torch.inference_mode():
         poses = network(new).poses[torch.arange(12), labels]
         drawn = network.decode(poses, labels)
@@ -111,7 +112,8 @@ def test_a_pose_draws_the_image_as_its_class_has_it(count: int) -> None:
     """Images that differ by as many directions as the code has numbers come back whole."""
     images, labels = spread(count)
     network = build(HOMOGENEOUS).eval()
-    fit_codes(network, images, labels)
+    assert isinstance(network.decoder, ClassCodes)
+    network.decoder.fit(images, labels)
     with torch.inference_mode():
         poses = network(images).poses[torch.arange(len(labels)), labels]
         drawn = network.decode(poses, labels)

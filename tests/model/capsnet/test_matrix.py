@@ -80,7 +80,7 @@ def test_a_vote_is_a_product_of_matrices(network: MatrixCapsNet) -> None:
     layer.config = replace(layer.config, routing_iterations=1)
     poses, activations = capsules(layer)
     (step,) = layer(poses, activations)
-    for window, parent in ((0, 0), (3, 2), (layer.window_count - 1, 1)):
+    for window, parent in ((0, 0), (3, 2), (len(layer.cells) - 1, 1)):
         total, mass = torch.zeros(2, 4, 4), torch.zeros(2, 1, 1)
         for place, cell in enumerate(layer.cells[window].tolist()):
             for t in range(layer.in_types):

@@ -14,7 +14,7 @@ from model.capsnet.stem import (
     Stem,
     StemLayer,
     Whiten,
-    fit_whitening,
+    Whitening,
     geometry,
 )
 
@@ -56,7 +56,8 @@ def test_whitened_channels_are_uncorrelated() -> None:
     images = nn.functional.interpolate(coarse, scale_factor=4, mode="bilinear")
     images = images + 0.1 * torch.rand(images.shape, generator=torch.Generator().manual_seed(2))
     stem = Stem(3, (Whiten(), Conv(4, 3)))
-    fit_whitening(stem, images)
+    assert isinstance(stem[0], Whitening)
+    stem[0].fit(images)
     rows = stem[0](images).transpose(0, 1).flatten(1)  # (24, N)
     torch.testing.assert_close(rows[12:], -rows[:12], rtol=0, atol=1e-4)
     torch.testing.assert_close(rows.mean(dim=1), torch.zeros(24), rtol=0, atol=1e-3)
