@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from model.bundle.disk import read_json, read_png
+from model.bundle.disk import read_bytes, read_json
 from model.bundle.entry import ENTRY, read_strictly
 
 SAMPLES = "samples"
@@ -20,6 +20,7 @@ INDEX = "samples.json"
 MAX_SAMPLES = 10
 MAX_SAMPLE_BYTES = 1_000_000
 """The index, and each picture, may have this many bytes."""
+_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True, config=ENTRY)
@@ -50,9 +51,12 @@ def read_samples(folder: Path, num_classes: int) -> tuple[Sample, ...]:
         return ()
     values = read_json(folder / INDEX, MAX_SAMPLE_BYTES)
     samples = read_strictly(Annotated[tuple[Sample, ...], Field(max_length=MAX_SAMPLES)], values)
+    read = []
     for sample in samples:
         if sample.label is not None and not 0 <= sample.label < num_classes:
             raise ValueError(f"{sample.file}: {sample.label} is no label of the network")
-    return tuple(
-        replace(sample, png=read_png(folder / sample.file, MAX_SAMPLE_BYTES)) for sample in samples
-    )
+        png = read_bytes(folder / sample.file, MAX_SAMPLE_BYTES)
+        if not png.startswith(_PNG):
+            raise ValueError(f"{sample.file} is no PNG")
+        read.append(replace(sample, png=png))
+    return tuple(read)

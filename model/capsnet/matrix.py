@@ -275,8 +275,11 @@ class MatrixCapsNet(Network):
             hidden[described.name] = layer.trace(steps, activations)
             poses, activations = _last(steps)
         steps, votes = self.classes(poses, activations)
-        iterations = (torch.stack(tensors, dim=1) for tensors in zip(*steps, strict=True))
-        classes = ClassTrace(*iterations, activations.transpose(1, 2).flatten(1), votes)
+        couplings, logits, presence, mean_poses = (
+            torch.stack(tensors, dim=1) for tensors in zip(*steps, strict=True)
+        )
+        input_presence = activations.transpose(1, 2).flatten(1)
+        classes = ClassTrace(couplings, logits, presence, mean_poses, input_presence, votes)
         return Trace(classes, hidden)
 
     def _primary(self, images: Tensor) -> tuple[Tensor, Tensor]:

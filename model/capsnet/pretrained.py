@@ -26,40 +26,27 @@ class Stage(NamedTuple):
     kernel: int
 
 
-class Architecture(NamedTuple):
-    """The sizes of a network."""
-
-    stages: tuple[Stage, ...]
-    first: int = 32
-    """The channels of the first convolution."""
-    features: int = 1280
-    """The channels of the last one."""
-
-    @property
-    def windows(self) -> Iterator[tuple[int, int]]:
-        """The kernel and stride of each convolution that is larger than a pixel."""
-        yield 3, 2
-        for stage in self.stages:
-            for block in range(stage.blocks):
-                yield stage.kernel, 1 if block else stage.stride
-
-
-ARCHITECTURES = {
-    "efficientnet-lite0": Architecture(
-        (
-            Stage(1, 16, 1, 1, 3),
-            Stage(6, 24, 2, 2, 3),
-            Stage(6, 40, 2, 2, 5),
-            Stage(6, 80, 3, 2, 3),
-            Stage(6, 112, 3, 1, 5),
-            Stage(6, 192, 4, 2, 5),
-            Stage(6, 320, 1, 1, 3),
-        )
-    )
-}
-"""Architectures by name."""
+STAGES = (
+    Stage(1, 16, 1, 1, 3),
+    Stage(6, 24, 2, 2, 3),
+    Stage(6, 40, 2, 2, 5),
+    Stage(6, 80, 3, 2, 3),
+    Stage(6, 112, 3, 1, 5),
+    Stage(6, 192, 4, 2, 5),
+    Stage(6, 320, 1, 1, 3),
+)
+FIRST, FEATURES = 32, 1280
+"""The channels of the first convolution, and of the last one."""
 _MEAN, _DEVIATION = 127 / 255, 128 / 255
 """Subtracted from the pixels in [0, 1]; divides them after that."""
+
+
+def windows() -> Iterator[tuple[int, int]]:
+    """The kernel and stride of each convolution that is larger than a pixel."""
+    yield 3, 2
+    for stage in STAGES:
+        for block in range(stage.blocks):
+            yield stage.kernel, 1 if block else stage.stride
 
 
 def zeros_around(size: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -116,28 +103,24 @@ class InvertedResidual(nn.Module):
 
 
 class PretrainedNetwork(nn.Module):
-    """A published network up to its last features. Its weights are random until they are loaded.
+    """EfficientNet-Lite0 up to its last features. Its weights are random until they are loaded.
 
     Args:
         channels: of an image: 3, or 1 for grey, which becomes three equal channels.
-        name: one of ARCHITECTURES.
     """
 
-    def __init__(self, channels: int, name: str) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
         self._repeats = 3 // channels
-        architecture = ARCHITECTURES[name]
-        first = PaddedConv(3, architecture.first, kernel=3, stride=2)
-        self.first = nn.Sequential(*_normed(first))
-        blocks, inputs = list[nn.Module](), architecture.first
-        for stage in architecture.stages:
+        self.first = nn.Sequential(*_normed(PaddedConv(3, FIRST, kernel=3, stride=2)))
+        blocks, inputs = list[nn.Module](), FIRST
+        for stage in STAGES:
             for number in range(stage.blocks):
                 stride = 1 if number else stage.stride
                 blocks.append(InvertedResidual(inputs, stage, stride))
                 inputs = stage.channels
         self.blocks = nn.Sequential(*blocks)
-        last = PaddedConv(inputs, architecture.features, kernel=1)
-        self.last = nn.Sequential(*_normed(last))
+        self.last = nn.Sequential(*_normed(PaddedConv(inputs, FEATURES, kernel=1)))
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images (N, 1 or 3, H, W) in [0, 1] to (N, features, ceil(H / 32), ceil(W / 32))."""

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from model.capsnet import pretrained
 from model.capsnet.network import STRICT, NetworkConfig, Size
-from model.capsnet.pretrained import ARCHITECTURES, PretrainedNetwork, zeros_around
 
 Activation = Literal["relu", "gelu", "none"]
 _RESIDUAL_SCALE = 0.5
@@ -70,7 +70,6 @@ class Pretrained(NamedTuple):
 
     kind: Literal["pretrained"] = "pretrained"
     network: Literal["efficientnet-lite0"] = "efficientnet-lite0"
-    """See `model.capsnet.pretrained.ARCHITECTURES`."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """The share of its channels that are zero in a training step."""
 
@@ -108,18 +107,19 @@ class Geometry(NamedTuple):
         Raises:
             ValueError: the window is larger than the padded grid.
         """
-        field = self.field_px + (kernel - 1) * self.stride_px
         if padding is None:
+            before, _ = pretrained.zeros_around(self.rows, kernel, stride)
             rows, columns = (math.ceil(side / stride) for side in self[:2])
-            offset = self.offset_px - zeros_around(self.rows, kernel, stride)[0] * self.stride_px
-            return Geometry(rows, columns, field, self.stride_px * stride, offset)
-        if min(self.rows, self.columns) + 2 * padding < kernel:
+        elif min(self.rows, self.columns) + 2 * padding < kernel:
             raise ValueError(
                 f"a window of {kernel} does not fit a grid of {self.rows}x{self.columns} cells: "
                 "the image is too small for these kernels and strides"
             )
-        rows, columns = ((size + 2 * padding - kernel) // stride + 1 for size in self[:2])
-        offset = self.offset_px - padding * self.stride_px
+        else:
+            before = padding
+            rows, columns = ((side + 2 * padding - kernel) // stride + 1 for side in self[:2])
+        field = self.field_px + (kernel - 1) * self.stride_px
+        offset = self.offset_px - before * self.stride_px
         return Geometry(rows, columns, field, self.stride_px * stride, offset)
 
 
@@ -147,7 +147,7 @@ def _windows(layer: StemLayer) -> Iterator[tuple[int, int, int | None]]:
     elif isinstance(layer, Whiten):
         yield layer.kernel, 1, 0
     elif isinstance(layer, Pretrained):
-        yield from ((*window, None) for window in ARCHITECTURES[layer.network].windows)
+        yield from ((*window, None) for window in pretrained.windows())
     else:
         yield layer.kernel, layer.stride, layer.padding
         yield from ((side, side, 0) for side in (layer.max_pool, layer.pool) if side > 1)
@@ -161,7 +161,7 @@ def out_channels(channels: int, layers: Sequence[StemLayer]) -> int:
         elif isinstance(layer, Whiten):
             channels *= 2 * layer.kernel**2
         elif isinstance(layer, Pretrained):
-            channels = ARCHITECTURES[layer.network].features
+            channels = pretrained.FEATURES
     return channels
 
 
@@ -264,7 +264,7 @@ class Stem(nn.Sequential):
             elif isinstance(layer, Whiten):
                 modules.append(Whitening(channels, layer.kernel))
             elif isinstance(layer, Pretrained):
-                modules.append(PretrainedNetwork(channels, layer.network))
+                modules.append(pretrained.PretrainedNetwork(channels))
                 modules += [nn.Dropout2d(layer.dropout)] * (layer.dropout > 0)
             else:
                 norm = [nn.BatchNorm2d(layer.channels)] if batch_norm else []

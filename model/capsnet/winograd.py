@@ -14,8 +14,6 @@ instead of 729, summed over channels by matrix products, which is all that is le
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,48 +29,29 @@ _MAX_TILE = 5
 Matrix = NDArray[np.float64]
 
 
-class Filtering(NamedTuple):
-    """The matrices of one dimension: m outputs of a tile from P products."""
+def minimal_filtering(outputs: int, taps: int, stride: int) -> tuple[Matrix, Matrix, Matrix]:
+    """The matrices A (m, P), G (P, r) and B (P, P) of one dimension, for m outputs and r taps.
 
-    output: Matrix
-    """The output matrix A, (m, P)."""
-    kernel: Matrix
-    """The kernel matrix G, (P, r)."""
-    tile: Matrix
-    """The input matrix B, (P, P). A tile reads P = (m - 1) * stride + r inputs."""
-
-
-@lru_cache
-def minimal_filtering(outputs: int, taps: int, stride: int) -> Filtering:
-    """Return the matrices for `outputs` values of a filter of `taps` taps, `stride` apart.
-
-    Raises:
-        ValueError: there are not enough points to interpolate at, or `taps` is below `stride`.
+    A tile of m outputs reads P = (m - 1) * stride + r inputs.
     """
-    if taps < stride:
-        raise ValueError(f"{taps} taps, {stride} apart, leave inputs unread")
     inputs = (outputs - 1) * stride + taps
-    parts = []
+    output_parts, kernel_parts, input_parts = [], [], []
     for phase in range(stride):
-        some_taps = len(range(phase, taps, stride))
-        products = outputs + some_taps - 1
-        if products > len(_POINTS) + 1:
-            raise ValueError(f"{products} products need more than {len(_POINTS) + 1} points")
-        kernel, tile = np.zeros((products, taps)), np.zeros((products, inputs))
-        kernel[:, phase::stride] = _powers(products, some_taps)
-        tile[:, phase::stride] = np.linalg.inv(_powers(products, products)).T
-        parts.append(Filtering(_powers(products, outputs).T, kernel, tile))
-    return Filtering(
-        np.concatenate([part.output for part in parts], axis=1),
-        np.concatenate([part.kernel for part in parts]),
-        np.concatenate([part.tile for part in parts]),
-    )
+        part_taps = len(range(phase, taps, stride))
+        products = outputs + part_taps - 1
+        kernel_part, input_part = np.zeros((products, taps)), np.zeros((products, inputs))
+        kernel_part[:, phase::stride] = _powers(products, part_taps)
+        input_part[:, phase::stride] = np.linalg.inv(_powers(products, products)).T
+        output_parts.append(_powers(products, outputs).T)
+        kernel_parts.append(kernel_part)
+        input_parts.append(input_part)
+    return np.hstack(output_parts), np.vstack(kernel_parts), np.vstack(input_parts)
 
 
 def tile_size(outputs: int, taps: int, stride: int) -> int | None:
     """The outputs of a tile for which a line of `outputs` takes the fewest products.
 
-    None where taps leave gaps or there are not enough points.
+    None where taps leave gaps, or there are not enough points to interpolate at.
     """
     if taps < stride:
         return None
@@ -113,17 +92,17 @@ class WinogradConv2d(nn.Conv2d):
         if tile is None:
             return
         self.tiles = math.ceil(self.outputs / tile)
-        filtering = minimal_filtering(tile, kernel, stride)
-        products = len(filtering.tile)
+        output_matrix, kernel_matrix, input_matrix = minimal_filtering(tile, kernel, stride)
+        products = len(input_matrix)
         placed = np.zeros((self.tiles, products, height + products))
         for index in range(self.tiles):
             start = index * tile * stride
-            placed[index, :, start : start + products] = filtering.tile
+            placed[index, :, start : start + products] = input_matrix
         lines = placed[:, :, :height].reshape(-1, height)  # what a tile reads past the edge is zero
-        for name, matrix in zip(
-            ("output_matrix", "kernel_matrix", "input_matrix"),
-            (filtering.output, np.kron(filtering.kernel, filtering.kernel).T, lines),
-            strict=True,
+        for name, matrix in (
+            ("output_matrix", output_matrix),
+            ("kernel_matrix", np.kron(kernel_matrix, kernel_matrix).T),
+            ("input_matrix", lines),
         ):
             self.register_buffer(name, torch.from_numpy(matrix).float(), persistent=False)
 

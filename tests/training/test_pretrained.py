@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 
 from model.capsnet import build
 from model.capsnet.network import NetworkConfig
-from model.capsnet.pretrained import ARCHITECTURES, Architecture, PretrainedNetwork, Stage
+from model.capsnet.pretrained import PretrainedNetwork, Stage
 from training.data.augment import BatchStream
 from training.data.datasets import Examples
 from training.export import describe, export_bundle
@@ -36,7 +36,6 @@ from training.state import Plan, TrainingState
 from training.training_data import fit_size
 
 CPU = torch.device("cpu")
-NAME = "efficientnet-lite0"
 NOWHERE = PublishedWeights(Path(), "mine")
 needs_package = pytest.mark.skipif(
     not find_spec(PACKAGE.replace("-", "_")), reason=f"needs {PACKAGE}"
@@ -88,7 +87,7 @@ def test_a_pretrained_stem_needs_room_and_colour() -> None:
 def test_grey_images_are_three_equal_channels() -> None:
     """A network for grey images answers as the one for colour does."""
     torch.manual_seed(0)
-    grey, colour = (PretrainedNetwork(channels, NAME).eval() for channels in (1, 3))
+    grey, colour = (PretrainedNetwork(channels).eval() for channels in (1, 3))
     grey.load_state_dict(colour.state_dict())
     images = torch.rand(2, 1, 96, 96)
     with torch.inference_mode():
@@ -98,7 +97,8 @@ def test_grey_images_are_three_equal_channels() -> None:
 def test_a_pretrained_stem_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Folded, in 16 bits, with graphs that compute what it does, whatever its padding."""
     stages = (Stage(1, 8, 1, 1, 3), Stage(2, 8, 2, 2, 5))
-    monkeypatch.setitem(ARCHITECTURES, NAME, Architecture(stages, first=8, features=32))
+    for name, value in {"STAGES": stages, "FIRST": 8, "FEATURES": 32}.items():
+        monkeypatch.setattr(f"model.capsnet.pretrained.{name}", value)
     recipe = use_pretrained(PRESETS["pictures"], NOWHERE)
     network = build(
         replace(

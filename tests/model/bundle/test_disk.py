@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model.bundle.disk import MAX_NESTING, read_arrays, read_bytes, read_json, replacing
+from model.bundle.disk import read_arrays, read_bytes, read_json, replacing
 
 
 def test_a_file_is_bounded_before_it_is_parsed(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_file_is_bounded_before_it_is_parsed(tmp_path: Path) -> None:
         "[-Infinity]",
         "[1e999]",
         '["\\ud800"]',
-        "[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1),
+        "[" * 300 + "]" * 300,
         "[" * 100_000,
         "{",
         "\ud800".encode("utf-8", "surrogatepass"),
@@ -37,7 +37,7 @@ def test_a_file_is_bounded_before_it_is_parsed(tmp_path: Path) -> None:
 def test_json_that_no_client_can_be_sent_is_refused(text: str | bytes, tmp_path: Path) -> None:
     """Numbers that are none, halves of characters, and deep nesting would fail in an answer."""
     (tmp_path / "a.json").write_bytes(text.encode() if isinstance(text, str) else text)
-    with pytest.raises(ValueError, match=r"nested|JSON|codec|Expecting"):
+    with pytest.raises(ValueError, match="is not JSON that can be used"):
         read_json(tmp_path / "a.json", 1_000_000)
 
 
