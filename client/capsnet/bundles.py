@@ -108,7 +108,7 @@ class LocalCapsNet(CapsNet):
             "family_title": manifest.family_title or manifest.family,
             "default": True,
             "calibrated": manifest.confidence is not None,
-            "explained": manifest.explained and manifest.explained.to_dict(),
+            "explained": manifest.explained and asdict(manifest.explained),
             "notes": {view.name: notes for view in views if (notes := view.notes_on(manifest))},
         }
         names = [field.name for field in fields(ModelSummary) if field.name not in derived]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from model.bundle.entry import ENTRY, Count, Entry, Share, check_rising
+from model.bundle.entry import ENTRY, Count, Share, check_rising
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -35,7 +35,7 @@ _MIN_PRESENCE = 1e-12
 
 
 @dataclass(frozen=True, config=ENTRY)
-class Confidence(Entry):
+class Confidence:
     """The calibration of one bundle."""
 
     images: str

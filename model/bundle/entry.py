@@ -1,4 +1,4 @@
-"""The base of a manifest and of its entries: pydantic dataclasses that do not change.
+"""What a manifest and its entries share: they are pydantic dataclasses that do not change.
 
 An entry of a manifest is a class like `model.bundle.health.Explained` and one line in
 `model.bundle.manifest.Manifest`. Reading checks every kind and range that its annotations state.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -19,26 +19,6 @@ Percent = Annotated[float, Field(ge=0, le=100)]
 Count = Annotated[int, Field(ge=1)]
 Rising = tuple[float, ...]
 """Numbers that do not fall: see `check_rising`."""
-
-
-class Entry:
-    """What a manifest and its entries have in common."""
-
-    @classmethod
-    def from_dict(cls, values: Any) -> Self:
-        """Read what `to_dict` gave.
-
-        Raises:
-            ValueError: a key is unknown or missing, or a value is of the wrong kind or out of
-                range. The message names the first fault.
-        """
-        entry: Self = read_strictly(cls, values)
-        return entry
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values for JSON."""
-        values: dict[str, Any] = TypeAdapter(type(self)).dump_python(self, mode="json")
-        return values
 
 
 def read_strictly(kind: Any, values: Any) -> Any:

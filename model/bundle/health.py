@@ -11,7 +11,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from model.bundle.entry import ENTRY, Count, Entry, Percent, Share
+from model.bundle.entry import ENTRY, Count, Percent, Share
 
 MARGIN = 0.02
 """Shares that differ by less are as good as equal: other images change a share by about as much."""
@@ -57,7 +57,7 @@ class CouplingHealth:
 
 
 @dataclass(frozen=True, config=ENTRY)
-class Health(Entry):
+class Health:
     """The health of one network."""
 
     images: str
@@ -87,7 +87,7 @@ class Health(Entry):
 
 
 @dataclass(frozen=True, config=ENTRY)
-class Explained(Entry):
+class Explained:
     """Shares of the variance of images that reconstructions explain, next to PCA of the same class.
 
     The share is 1 - sum |x - y|^2 / sum |x - m|^2 over all pixels of all images. Here y is the

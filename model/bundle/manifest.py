@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from model.bundle.confidence import Confidence
 from model.bundle.directions import Direction
-from model.bundle.entry import ENTRY, Count, Entry, describe_fault
+from model.bundle.entry import ENTRY, Count, describe_fault, read_strictly
 from model.bundle.health import Explained, Health
 from model.bundle.neighbours import NeighbourImages
 from model.bundle.novelty import NoveltyRule
@@ -96,7 +96,7 @@ class Layer:
 
 
 @dataclass(frozen=True, config=ENTRY)
-class Manifest(Entry):
+class Manifest:
     """The content of a bundle and its origin."""
 
     name: Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
@@ -235,4 +235,10 @@ class Manifest(Entry):
         """
         if (version := values.get("schema_version")) != SCHEMA_VERSION:
             raise ValueError(f"schema version {version}, expected {SCHEMA_VERSION}")
-        return super().from_dict(values)
+        manifest: Self = read_strictly(cls, values)
+        return manifest
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values for JSON."""
+        values: dict[str, Any] = TypeAdapter(type(self)).dump_python(self, mode="json")
+        return values

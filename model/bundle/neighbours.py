@@ -16,7 +16,7 @@ from pydantic import Field, InstanceOf
 from pydantic.dataclasses import dataclass
 
 from model.bundle.disk import Arrays
-from model.bundle.entry import ENTRY, Entry
+from model.bundle.entry import ENTRY
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -117,7 +117,7 @@ class PoseGallery(Arrays):
 
 
 @dataclass(frozen=True, config=ENTRY)
-class NeighbourImages(Entry):
+class NeighbourImages:
     """A manifest's entry on the training images in a bundle."""
 
     images: str

@@ -14,7 +14,7 @@ from pydantic import Field, InstanceOf, model_validator
 from pydantic.dataclasses import dataclass
 
 from model.bundle.disk import Arrays
-from model.bundle.entry import ENTRY, Entry, Rising, Share, check_rising
+from model.bundle.entry import ENTRY, Rising, Share, check_rising
 
 Floats = NDArray[np.float32]
 
@@ -43,7 +43,7 @@ class PoseGaussians(Arrays):
 
 
 @dataclass(frozen=True, config=ENTRY)
-class NoveltyRule(Entry):
+class NoveltyRule:
     """The rule of one bundle: each feature's quantiles, and the threshold of the lowest rank."""
 
     quantiles: Annotated[tuple[Share, ...], Field(min_length=2)]

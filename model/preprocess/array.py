@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model.errors import UnreadablePicture
 from model.preprocess.pixels import SIXTEEN_BITS, WHITE, Floats
 
 SIGNATURE = b"\x93NUMPY"
@@ -26,27 +27,27 @@ def view_array(content: bytes) -> NDArray[Any]:
     """Return the numbers (H, W, C) of a `.npy` file of one picture, which are not copied.
 
     Raises:
-        ValueError: it is no picture (H, W) or (H, W, C) of 8 or 16 bits or floats, or has another
-            length than it announces.
+        UnreadablePicture: it is no picture (H, W) or (H, W, C) of 8 or 16 bits or floats, or has
+            another length than it announces.
     """
     start = 10 if content[6:7] == b"\1" else 12
     try:
         (length,) = struct.unpack_from("<H" if start == 10 else "<I", content, 8)
     except struct.error as error:
-        raise ValueError("the array's header is truncated") from error
+        raise UnreadablePicture("the array's header is truncated") from error
     header = _HEADER.fullmatch(content, start, start + length)
     if header is None:
-        raise ValueError(
+        raise UnreadablePicture(
             "an array is one picture, (height, width) or (height, width, channels), of uint8, "
             "uint16, float32 or float64"
         )
     kind, by_columns, *sizes = header.groups()
     shape = tuple(int(size or 1) for size in sizes)
     if not min(shape) or shape[2] > MAX_CHANNELS:
-        raise ValueError(f"a picture has pixels, and 1 to {MAX_CHANNELS} channels")
+        raise UnreadablePicture(f"a picture has pixels, and 1 to {MAX_CHANNELS} channels")
     dtype, offset = np.dtype(kind.decode()), start + length
     if len(content) - offset != math.prod(shape) * dtype.itemsize:
-        raise ValueError("the array is truncated, or longer than its header says")
+        raise UnreadablePicture("the array is truncated, or longer than its header says")
     return np.ndarray(shape, dtype, content, offset, order="F" if by_columns == b"True" else "C")
 
 
@@ -56,7 +57,7 @@ def read_array(content: bytes) -> Floats:
     Whole numbers are divided by the largest of their type. No object is ever unpickled.
 
     Raises:
-        ValueError: see `view_array`; or floats lie outside of [0, 1].
+        UnreadablePicture: see `view_array`; or floats lie outside of [0, 1].
     """
     return to_unit(view_array(content))
 
@@ -65,11 +66,11 @@ def to_unit(pixels: NDArray[Any]) -> Floats:
     """Convert pixels of any accepted type to float32 in [0, 1].
 
     Raises:
-        ValueError: floats lie outside of [0, 1].
+        UnreadablePicture: floats lie outside of [0, 1].
     """
     if pixels.dtype.kind == "u":
         most = WHITE if pixels.dtype.itemsize == 1 else SIXTEEN_BITS
         return np.asarray(pixels / np.float32(most), np.float32)
     if not ((pixels >= 0) & (pixels <= 1)).all():
-        raise ValueError("an array of floats has values from 0 to 1")
+        raise UnreadablePicture("an array of floats has values from 0 to 1")
     return np.asarray(pixels, np.float32)

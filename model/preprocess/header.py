@@ -84,12 +84,8 @@ def read_header(content: bytes) -> Header:
         if signature.match(content):
             try:
                 return Header(name, *read_size(content))
-            except Problem:
-                raise
             except struct.error as error:
                 raise _corrupt() from error
-            except ValueError as error:
-                raise UnreadablePicture(str(error)) from error
     raise UnsupportedFormat(f"the picture is none of {', '.join(FORMATS)}")
 
 

@@ -23,20 +23,15 @@ _BETWEEN = {"La": "LA", "LAB": "RGB"}
 WHITE = 255
 """The pixel value that becomes 1.0."""
 SIXTEEN_BITS = 65_535
-_TURNS = dict(
-    enumerate(
-        (
-            Image.Transpose.FLIP_LEFT_RIGHT,
-            Image.Transpose.ROTATE_180,
-            Image.Transpose.FLIP_TOP_BOTTOM,
-            Image.Transpose.TRANSPOSE,
-            Image.Transpose.ROTATE_270,
-            Image.Transpose.TRANSVERSE,
-            Image.Transpose.ROTATE_90,
-        ),
-        start=2,
-    )
-)
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 """What makes a picture upright, by its orientation (EXIF)."""
 _TURNED = frozenset({"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"})
 """The metadata that say how to turn a picture."""

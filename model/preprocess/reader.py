@@ -53,13 +53,11 @@ def open_image(
     """
     header = header or read_header(content)
     check_size(header.width, header.height, max_pixels=max_pixels, max_side=max_side)
+    if header.format == ARRAY:
+        return read_array(content)
+    check_parts(content, header)
     try:
-        if header.format == ARRAY:
-            return read_array(content)
-        check_parts(content, header)
         picture = Image.open(io.BytesIO(content), formats=[header.format])
-    except UnreadablePicture:
-        raise
     except (*_BROKEN, Image.DecompressionBombError) as error:
         raise UnreadablePicture(f"the picture's header cannot be read: {error}") from error
     # A GIF's first frame may exceed its header.

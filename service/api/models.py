@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -148,7 +149,7 @@ async def show_health(request: Request, query: ModelPath) -> SlowJsonOrPng[Healt
     if manifest.health is None:
         raise NotOffered(f"the health of {manifest.name!r} was not measured")
     request.admit(0)
-    fields = {**answer_fields(manifest), **manifest.health.to_dict()}
+    fields = {**answer_fields(manifest), **asdict(manifest.health)}
     draw = partial(draw_health, manifest.health, title=manifest.name)
     return SlowJsonOrPng(HealthAnswer.model_validate(fields), manifest, draw)
 
@@ -185,7 +186,7 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
                 "any_size": manifest.any_size,
                 "directions": summarise_directions(manifest.directions),
                 "calibrated": manifest.confidence is not None,
-                "explained": manifest.explained and manifest.explained.to_dict(),
+                "explained": manifest.explained and asdict(manifest.explained),
                 "family_title": manifest.family_title or manifest.family,
                 "default": name == default,
                 "notes": {view.name: notes for view in VIEWS if (notes := view.notes_on(manifest))},

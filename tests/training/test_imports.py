@@ -136,7 +136,7 @@ def test_a_folder_scores_and_measures_it(
     assert ["circle", "line", "square"] == manifest["class_names"]
     assert ["decode", "neighbours"] == manifest["offers"]
     assert [] == manifest["directions"]  # twenty pictures of a class are too few
-    explained = Explained.from_dict(manifest["explained"])
+    explained = Explained(**manifest["explained"])
     assert (30, 4) == (explained.count, explained.class_dim)
     loaded = model.load(target, device="cpu")
     assert explained.is_weak == bool(loaded.reconstruct(shapes / "line" / "3.png").notes)

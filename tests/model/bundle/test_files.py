@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -83,14 +84,14 @@ def write_rule(folder: Path, size: int, *, content: bytes = b"") -> None:
     digests = json.loads((folder / MANIFEST).read_text())["sha256"]
     rewrite(
         folder,
-        novelty=RULE.to_dict(),
+        novelty=asdict(RULE),
         sha256={**digests, NOVELTY: digest(folder / NOVELTY, folder)},
     )
 
 
 def test_a_rule_without_its_poses_is_refused(copy: Path) -> None:
     """Not listed, missing, unreadable, or of another network: each is said."""
-    rewrite(copy, novelty=RULE.to_dict())
+    rewrite(copy, novelty=asdict(RULE))
     with pytest.raises(BundleError, match=f"the manifest does not list {NOVELTY}"):
         Bundle.open(copy)
     write_rule(copy, 160, content=b"nothing")
