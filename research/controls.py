@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,7 @@ from model.bundle.manifest import Offer
 from model.capsnet import FAMILIES, Encoding, Family, Network
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig, DepthwiseCells
 from model.capsnet.decoder import build_decoder
-from model.capsnet.routing import weigh
+from model.capsnet.routing import SelfAttention, Step, weigh
 from model.capsnet.squash import length, squash, squash_exponential
 from model.capsnet.stem import Stem, StemConfig, StemLayer
 
@@ -111,9 +112,18 @@ class PoseHead(Head):
             return Encoding(length(poses), poses)
 
 
+class UniformRouting(SelfAttention):
+    """All votes weigh the same, 1 / K."""
+
+    def iterate(self, votes: Tensor, bias: Tensor | None) -> Iterator[Step]:
+        """Route votes (N, K, I, D) once. The bias has no part."""
+        del bias
+        yield Step(None, None, squash_exponential(weigh(votes, None)))
+
+
 @dataclass(frozen=True)
 class UniformConfig(AttentionConfig):
-    """Sizes of self-attention capsules whose votes all weigh the same, 1 / K."""
+    """Sizes of self-attention capsules whose votes all weigh the same."""
 
 
 class UniformCapsNet(AttentionCapsNet):
@@ -122,13 +132,7 @@ class UniformCapsNet(AttentionCapsNet):
     def __init__(self, config: UniformConfig) -> None:
         super().__init__(config)
         self.prior.requires_grad = False  # has no part
-
-    def forward(self, images: Tensor) -> Encoding[Tensor]:
-        """Encode images (N, C, H, W) in [0, 1]."""
-        capsules = self.primary_capsules(images)
-        with torch.autocast(capsules.device.type, enabled=False):
-            poses = squash_exponential(weigh(self.votes(capsules), None))
-            return Encoding(length(poses), poses)
+        self.routing = UniformRouting()
 
 
 def register() -> None:

@@ -77,26 +77,27 @@ def iterate(
     parents, children, dim = votes.shape[-3:]
     scores = votes[..., 0].detach() * 0  # torch.zeros_like exports a Shape
     for step in range(iterations):
-        assignments = share(scores)
-        weights = assignments * activations
+        r = share(scores)  # (..., C, I)
+        # M-step: the mean mu and the variance of each parent's votes, and its activation a.
+        weights = r * activations
         mass = weights.sum(dim=-1, keepdim=True)  # (..., C, 1)
         moments = _times(weights.unsqueeze(-1), both, dim=-2) / (mass + MASS)
-        poses, squares = moments.split(dim, dim=-1)  # type: ignore[no-untyped-call]  # (..., C, 16)
-        variance = (squares - poses * poses).clamp_min(0) + FLOOR
-        spread = 0.5 * variance.log().sum(dim=-1)  # (..., C)
-        relative = mass.squeeze(-1) * (parents / children)
+        mu, mean_square = moments.split(dim, dim=-1)  # type: ignore[no-untyped-call]  # (..., C, 16)
+        variance = (mean_square - mu * mu).clamp_min(0) + FLOOR
+        log_sigma = 0.5 * variance.log().sum(dim=-1)  # sum_h ln sigma_h, (..., C)
+        relative_mass = mass.squeeze(-1) * (parents / children)
         ramp = (1 - EM_DECAY ** (step + 1)) / (1 - EM_DECAY**iterations)
-        logits = ramp * (beta_a - relative * (beta_u + inverse_temperature * spread))
-        yield Parents(assignments, scores, logits.sigmoid(), poses)
+        logit_a = ramp * (beta_a - relative_mass * (beta_u + inverse_temperature * log_sigma))
+        yield Parents(r, scores, logit_a.sigmoid(), mu)
         if step == iterations - 1:
             return
-        # ln p = -1/2 sum_h [ln(2 pi var) + (V - mu)^2 / var], less what all parents share.
+        # E-step: ln p = -1/2 sum_h [ln(2 pi var) + (V - mu)^2 / var], less what parents share.
         precision = 1 / variance
-        factors = torch.cat((poses * precision, -0.5 * precision), dim=-1)  # (..., C, 32)
+        factors = torch.cat((mu * precision, -0.5 * precision), dim=-1)  # (..., C, 32)
         fit = _times(both, factors.unsqueeze(-2), dim=-1)  # (..., C, I)
-        rest = spread + 0.5 * (poses * poses * precision).sum(dim=-1)
+        rest = log_sigma + 0.5 * (mu * mu * precision).sum(dim=-1)
         log_p = (fit - rest.unsqueeze(-1)) / log_p_divisor
-        scores = log_p + functional.logsigmoid(logits).unsqueeze(-1)
+        scores = log_p + functional.logsigmoid(logit_a).unsqueeze(-1)
 
 
 def _times(left: Tensor, right: Tensor, *, dim: int) -> Tensor:
