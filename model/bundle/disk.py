@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, ClassVar, Self
 from zipfile import ZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic_core import from_json
 
 MAX_ARRAYS_BYTES = 100_000_000
@@ -97,32 +96,25 @@ class Arrays:
         """Read what `save` wrote.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: it is something else, lacks an array, or has more than `MAX_ARRAYS_BYTES`.
         """
-        return cls(*read_arrays(path, [field.name for field in fields(cls)]))
+        names = [field.name for field in fields(cls)]
+        try:
+            with open_file(path) as file, ZipFile(file) as archive:
+                size = sum(member.file_size for member in archive.infolist())
+                if size > MAX_ARRAYS_BYTES:
+                    raise ValueError(f"its arrays have more than {MAX_ARRAYS_BYTES:,} bytes")  # noqa: TRY301  as what it raises itself
+                # `zipfile` inflates at most the bytes that the archive announces.
+                files = (archive.open(f"{name}.npy") for name in names)
+                arrays = [np.lib.format.read_array(file, allow_pickle=False) for file in files]
+        except Exception as error:  # zipfile and numpy raise fourteen kinds for broken files
+            reason = f"it is no .npz file of {', '.join(names)}: {error}"
+            raise ValueError(reason) from error
+        return cls(*arrays)
 
     def save(self, file: BinaryIO) -> None:
         """Write an .npz file."""
         np.savez_compressed(file, **vars(self))
-
-
-def read_arrays(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
-    """Read the named arrays of an `.npz` file.
-
-    Raises:
-        ValueError: it is something else, lacks one, or has more than `MAX_ARRAYS_BYTES`.
-    """
-    try:
-        with open_file(path) as file, ZipFile(file) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-            if size > MAX_ARRAYS_BYTES:
-                raise ValueError(f"its arrays have more than {MAX_ARRAYS_BYTES:,} bytes")  # noqa: TRY301  as what it raises itself
-            # `zipfile` inflates at most the bytes that the archive announces.
-            files = (archive.open(f"{name}.npy") for name in names)
-            return [np.lib.format.read_array(file, allow_pickle=False) for file in files]
-    except Exception as error:  # zipfile and numpy raise fourteen kinds for broken files
-        reason = f"it is no .npz file of {', '.join(names)}: {error}"
-        raise ValueError(reason) from error
 
 
 @contextmanager

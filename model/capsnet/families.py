@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ def build(config: NetworkConfig) -> Network:
 
 def config_to_dict(config: NetworkConfig) -> dict[str, Any]:
     """A configuration as JSON-ready values, with its family's name."""
-    return {"family": family_of(config).name, **config.to_dict()}
+    return {"family": family_of(config).name, **asdict(config)}
 
 
 def config_from_dict(values: dict[str, Any]) -> NetworkConfig:

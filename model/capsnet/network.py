@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import ConfigDict, Field
@@ -64,10 +63,6 @@ class NetworkConfig:
     def image_shape(self) -> tuple[int, int, int]:
         """The shape of one image, (C, H, W)."""
         return (self.channels, self.height, self.width)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The configuration as JSON-ready values."""
-        return asdict(self)
 
 
 class Network(nn.Module):

@@ -123,23 +123,6 @@ class Geometry(NamedTuple):
         return Geometry(rows, columns, field, self.stride_px * stride, offset)
 
 
-def geometry(height: int, width: int, layers: Sequence[StemLayer]) -> Geometry:
-    """The grid that a stem makes of an image of so many pixels.
-
-    Raises:
-        ValueError: the image is too small, there is no layer, or they are in the wrong order.
-    """
-    if not layers:
-        raise ValueError("a stem has at least one layer")
-    grid = Geometry(height, width, field_px=1, stride_px=1)
-    for layer in layers:
-        if isinstance(layer, Pretrained) and layer is not layers[0]:
-            raise ValueError("a pretrained network is the first layer of its stem")
-        for kernel, stride, padding in _windows(layer):
-            grid = grid.then(kernel, stride, padding)
-    return grid
-
-
 def _windows(layer: StemLayer) -> Iterator[tuple[int, int, int | None]]:
     """The kernel, stride and padding of each window of a layer."""
     if isinstance(layer, Residual):
@@ -173,14 +156,22 @@ class StemConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.cells, self.grid  # which refuse images that are too small
+        if not self.stem:
+            raise ValueError("a stem has at least one layer")
+        if any(isinstance(layer, Pretrained) for layer in self.stem[1:]):
+            raise ValueError("a pretrained network is the first layer of its stem")
         if isinstance(self.stem[0], Pretrained) and self.channels not in (1, 3):
             raise ValueError(f"a pretrained stem takes 1 or 3 channels, not {self.channels}")
+        _ = self.cells, self.grid  # which refuse images that are too small
 
     @property
     def cells(self) -> Geometry:
         """The grid of the stem's features."""
-        return geometry(self.height, self.width, self.stem)
+        grid = Geometry(self.height, self.width, field_px=1, stride_px=1)
+        for layer in self.stem:
+            for kernel, stride, padding in _windows(layer):
+                grid = grid.then(kernel, stride, padding)
+        return grid
 
     @property
     def features(self) -> int:

@@ -12,10 +12,10 @@ from model.capsnet.stem import (
     Conv,
     Residual,
     Stem,
+    StemConfig,
     StemLayer,
     Whiten,
     Whitening,
-    geometry,
 )
 
 STEMS: dict[str, tuple[StemLayer, ...]] = {
@@ -36,7 +36,7 @@ stems = pytest.mark.parametrize("layers", STEMS.values(), ids=STEMS)
 @stems
 def test_a_cell_sees_its_field_and_nothing_else(layers: Sequence[StemLayer]) -> None:
     """The gradients of one cell lie in a square of that size, so many strides away."""
-    grid = geometry(43, 38, layers)
+    grid = StemConfig(height=43, width=38, stem=tuple(layers)).cells
     images = torch.rand(300, 1, 43, 38, requires_grad=True)
     stem = Stem(1, layers).eval()
     for parameter in stem.parameters():
