@@ -5,20 +5,20 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 import subprocess
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
 from model.views.answers import CapsuleAnswer, ModelAnswer
+from model.views.classify import PredictionAnswer
 from service.app import create_app
 from service.settings import Settings
 
@@ -57,6 +57,7 @@ _IMAGE = (
     "a path, the bytes of a file, an open file, a Pillow image, or an array (H, W), (H, W, C) or "
     "(C, H, W), of 0 to 255 or of floats in [0, 1]."
 )
+_TIMEOUT = "timeout_s: float | None = None"
 _IMAGES_KIND = "ImageLike | Iterable[ImageLike]"
 _IMAGES = f"{_IMAGE[:-1]}; or a list of these, answered by a list in the same order."
 _HEAD = '''\
@@ -66,7 +67,6 @@ The decorators of the methods send the requests; see `capsnet.methods`.
 """
 
 # mypy: disable-error-code="empty-body"
-# ruff: noqa: PIE790  decorators are the bodies
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ from capsnet.errors import Problem
 from capsnet.images import ImageLike
 from capsnet.methods import each, one_or_all, route
 '''
-_BASES: dict[str, type[BaseModel]] = {"ModelAnswer": ModelAnswer, "CapsuleAnswer": CapsuleAnswer}
-"""Parts that many answers have, each with those before it."""
+_BASES: tuple[type[BaseModel], ...] = (ModelAnswer, CapsuleAnswer)
+"""The classes that answers inherit from, each after its own."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,10 @@ class Parameter:
     kind: str
     """Its type."""
     text: str
-    schema: Json = field(default_factory=dict)
     required: bool = False
     place: str = "query"
+    choices: str = ""
+    """The type that `kind` stands for, where it is an alias."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.kind}{'' if self.required else ' | None = None'}"
@@ -110,15 +111,11 @@ class Method:
     path: str
     text: str
     """Summary and description."""
-    body: str
-    """`image`, `pair`, `images`, `poses` or nothing."""
     parameters: tuple[Parameter, ...]
     answer: str
     """The type, or those of an outcome for each image."""
     member: str = ""
     """Of the answer: the list of outcomes."""
-    whole: str = ""
-    """The name of the answer that has this list."""
     drawn: bool = False
     """Whether there is a PNG in addition to the JSON."""
 
@@ -133,49 +130,43 @@ def read_document() -> Json:
 
 def write_client(document: Json) -> str:
     """The module."""
-    schemas, enums = document["components"]["schemas"], dict[str, str]()
-    methods = list(read_methods(document, enums))
+    methods = read_methods(document)
     shared = find_shared(methods)
-    members = _answer_members(methods, schemas)
-    views = [method for method in methods if method.drawn]
-    others = [method for method in methods if not method.drawn]
-    parts = [_HEAD.rstrip(), f"__all__ = {sorted([*_BASES, *members])!r}"]
-    parts += [f"{name}: TypeAlias = {values}" for name, values in enums.items()]
-    parts += _write_bases()
-    parts += [_write_answer(name, schemas[name], own) for name, own in members.items()]
+    answers = _find_answers(methods, document["components"]["schemas"])
+    choices = {one.kind: one.choices for it in methods for one in it.parameters if one.choices}
+    parts = [_HEAD.rstrip(), f"__all__ = {sorted(answers)!r}"]
+    parts += [f"{name}: TypeAlias = {values}" for name, values in choices.items()]
+    parts += [_write_answer(name, schema) for name, schema in answers.items()]
     text = "\n".join(["The views, which are also drawn.", "", *describe_parameters(shared)])
-    parts.append(_write_class("ViewMethods", "", text, views, shared))
-    parts.append(_write_class("Methods", "(ViewMethods)", "What clients can ask.", others, shared))
+    for title, words, drawn in (
+        ("ViewMethods", text, True),
+        ("Methods(ViewMethods)", "What clients can ask.", False),
+    ):
+        lines = [f"class {title}:", *write_docstring(words, 4), ""]
+        for method in methods:
+            if method.drawn == drawn:
+                write = _write_batched if method.member else _write_method
+                lines += write(method, document_method(method, shared))
+        parts.append("\n".join(lines))
     return format_source("\n\n".join(parts), GENERATED)
 
 
-def read_methods(document: Json, enums: dict[str, str]) -> Iterator[Method]:
-    """The methods of a document's operations; `enums` gets the types of their choices."""
-    operations = {
-        operation["operationId"]: (verb.upper(), path, operation)
+def read_methods(document: Json) -> list[Method]:
+    """The methods of a document's operations."""
+    operations = [
+        (verb.upper(), path, operation)
         for path, verbs in document["paths"].items()
         for verb, operation in verbs.items()
         if operation["operationId"] not in LEFT_OUT
-    }
-    used = Counter(
-        one["name"] for *_, it in operations.values() for one in it.get("parameters", ())
-    )
-    for name, (verb, path, operation) in operations.items():
-        yield _read_method(
-            NAMES.get(name, name), verb, path, operation, used=used, enums=enums, document=document
-        )
+    ]
+    used = Counter(one["name"] for *_, it in operations for one in it.get("parameters", ()))
+    return [_read_method(*one, used, document["components"]["schemas"]) for one in operations]
 
 
 def _read_method(
-    name: str,
-    verb: str,
-    path: str,
-    operation: Json,
-    *,
-    used: Counter[str],
-    enums: dict[str, str],
-    document: Json,
+    verb: str, path: str, operation: Json, used: Counter[str], schemas: Json
 ) -> Method:
+    name = operation["operationId"]
     content = operation["responses"]["200"].get("content", {})
     schema = content.get("application/json", {}).get("schema", {})
     drawn = bool(schema) and "image/png" in content
@@ -186,72 +177,56 @@ def _read_method(
             used[one["name"]] if one["in"] != "path" and used[one["name"]] >= _MANY else 0
         ),
     )
-    parameters = [
-        _read_parameter(one, name, enums)
+    parameters = list(_read_body(operation))
+    parameters += [
+        _read_parameter(one)
         for one in given
         if one["in"] != "header" and not (drawn and one["name"] == "scale")
     ]
-    body, first = _read_body(operation)
-    parameters = [*first, *parameters]
     parameters.sort(key=lambda one: not one.required)
-    answer, member, whole = _type(schema) if schema else "Image.Image", "", ""
-    if body == "images":
-        whole = answer
-        answer, member = _outcomes(schema, document["components"]["schemas"])
+    answer, member = _type(schema) if schema else "Image.Image", ""
+    if parameters and parameters[0].kind == _IMAGES_KIND:
+        answer, member = _outcomes(schemas[answer])
     text = f"{operation['summary']}.\n\n{operation.get('description', '')}".strip()
     text = re.sub(r"(?<=\S)\n(?=[^\s*|-])", " ", text)  # paragraphs are wrapped anew
-    return Method(name, verb, path, text, body, tuple(parameters), answer, member, whole, drawn)
+    return Method(NAMES.get(name, name), verb, path, text, tuple(parameters), answer, member, drawn)
 
 
-def _read_body(operation: Json) -> tuple[str, list[Parameter]]:
-    """The kind of a request body, and the parameters that it adds."""
+def _read_body(operation: Json) -> Iterator[Parameter]:
+    """The parameters that a request body adds."""
     content = operation.get("requestBody", {}).get("content", {})
     if form := content.get("multipart/form-data"):
         file = form["schema"]["properties"]["file"]
-        least, most = file.get("minItems", 1), file.get("maxItems", 1)
-        if most == 1:
-            return "image", [Parameter("image", "ImageLike", _IMAGE, required=True, place="images")]
-        if (least, most) == (2, 2):
-            return "pair", [
-                Parameter(name, "ImageLike", _IMAGE, required=True, place="images")
-                for name in ("first", "second")
-            ]
-        if least == 1:
-            return "images", [
-                Parameter("images", _IMAGES_KIND, _IMAGES, required=True, place="body")
-            ]
-        raise ValueError(f"no method is written for {least} to {most} images")
-    if not content:
-        return "", []
-    schema = content["application/json"]["schema"]
-    if not {"pose", "poses"} <= schema["properties"].keys():
-        raise ValueError("no method is written for such a body")
-    text = f"one (D,) or several (N, D): {schema['properties']['pose']['anyOf'][0]['description']}"
-    members = [
-        Parameter(name, _type(one), _lower(one.get("description", "")), one, True, "json")
-        for name, one in schema["properties"].items()
-        if name not in ("pose", "poses")
-    ]
-    return "poses", [Parameter("poses", "ArrayLike", text, required=True, place="json"), *members]
+        match file.get("minItems", 1), file.get("maxItems", 1):
+            case 1, 1:
+                yield Parameter("image", "ImageLike", _IMAGE, required=True, place="images")
+            case 2, 2:
+                for name in ("first", "second"):
+                    text = f"the {name} image; see `image`."
+                    yield Parameter(name, "ImageLike", text, required=True, place="images")
+            case _:
+                yield Parameter("images", _IMAGES_KIND, _IMAGES, required=True, place="body")
+    elif content:
+        members = content["application/json"]["schema"]["properties"]
+        text = f"one (D,) or several (N, D): {members['pose']['anyOf'][0]['description']}"
+        yield Parameter("poses", "ArrayLike", text, required=True, place="json")
+        for name, one in members.items():
+            if name not in ("pose", "poses"):
+                text = _lower(one.get("description", ""))
+                yield Parameter(name, _type(one), text, required=True, place="json")
 
 
-def _read_parameter(given: Json, method: str, enums: dict[str, str]) -> Parameter:
+def _read_parameter(given: Json) -> Parameter:
     name, schema = given["name"], given["schema"]
-    if keyword.iskeyword(name):
-        raise ValueError(f"{name} of {method} is a word of Python's own")
     text = _lower(given.get("description", ""))
     default = schema.get("default")
     if default is not None:
         shown = f"`{default!r}`".replace("'", '"')
         text = f"{text.rstrip('.')}; by default {shown}." if text else f"by default {shown}."
-    kind = _type(schema, sequence="Sequence")
+    kind, choices = _type(schema, sequence="Sequence"), ""
     if "enum" in schema:
-        alias = name.title().replace("_", "")
-        if enums.setdefault(alias, kind) != kind:
-            alias = f"{method.title().replace('_', '')}{alias}"
-            enums[alias] = kind
-        kind = alias
-    return Parameter(name, kind, text, schema, given["required"], given["in"])
+        kind, choices = name.title().replace("_", ""), kind
+    return Parameter(name, kind, text, given["required"], given["in"], choices)
 
 
 def _lower(text: str) -> str:
@@ -286,66 +261,49 @@ def _type(schema: Json, *, sequence: str = "list") -> str:
     return kind
 
 
-def _outcomes(schema: Json, schemas: Json) -> tuple[str, str]:
-    """Types of what is said of each image, and the member that lists them."""
-    for member, one in schemas[_type(schema)]["properties"].items():
-        if one.get("type") == "array":
-            return _type(one["items"]), member
-    raise ValueError(f"{_type(schema)} has no list")
+def _outcomes(schema: Json) -> tuple[str, str]:
+    """Types of what an answer says of each image, and the member that lists them."""
+    lists = {name: one for name, one in schema["properties"].items() if one.get("type") == "array"}
+    ((member, outcomes),) = lists.items()
+    return _type(outcomes["items"]), member
 
 
-def _answer_members(methods: Iterable[Method], schemas: Json) -> dict[str, Json]:
-    """The members of the answers and of their parts, by name; an outcome has those of its list."""
-    members: dict[str, Json] = {}
-    waiting = []
+def _find_answers(methods: Iterable[Method], schemas: Json) -> dict[str, Json]:
+    """The schemas of the answers and of their parts, by name; first those that others inherit."""
+    schemas = schemas | {
+        kind.__name__: kind.model_json_schema(mode="serialization") for kind in _BASES
+    }
+    schemas["Prediction"] = PredictionAnswer.model_json_schema(mode="serialization")
+    waiting = [kind.__name__ for kind in _BASES]
     for method in methods:
-        kinds = [kind for kind in re.findall(r"\w+", method.answer) if kind in schemas]
-        waiting += kinds
-        if method.member:
-            whole = schemas[method.whole]["properties"]
-            shared = {name: one for name, one in whole.items() if name != method.member}
-            members[kinds[0]] = {**shared, **schemas[kinds[0]]["properties"]}
+        waiting += [kind for kind in re.findall(r"\w+", method.answer) if kind in schemas]
     for name in waiting:
-        members.setdefault(name, schemas[name]["properties"])
-        inside = re.findall(r"#/components/schemas/(\w+)", str(schemas[name]))
+        inside = re.findall(r"/(?:schemas|\$defs)/(\w+)", str(schemas[name]["properties"]))
         waiting += [one for one in inside if one not in waiting and one != "ProblemDetails"]
-    return {name: members[name] for name in dict.fromkeys(waiting)}
+    return {name: schemas[name] for name in dict.fromkeys(waiting)}
 
 
-def _write_bases() -> Iterator[str]:
-    """The parts that many answers share, each with the members that those before it lack."""
-    parent, inherited = "Answer", set[str]()
-    for name, base in _BASES.items():
-        schema = base.model_json_schema(mode="serialization")
-        own = {key: one for key, one in schema["properties"].items() if key not in inherited}
-        yield _write_dataclass(name, parent, schema, own)
-        parent, inherited = name, inherited | own.keys()
-
-
-def _write_answer(name: str, schema: Json, members: Json) -> str:
-    parent, inherited = "Answer", set[str]()
-    for base, kind in _BASES.items():
-        shared = kind.model_json_schema(mode="serialization")["properties"]
-        if all(key in members and _alike(one, members[key]) for key, one in shared.items()):
-            parent, inherited = base, shared.keys()
-    own = {key: one for key, one in members.items() if key not in inherited}
-    return _write_dataclass(name, parent, schema, own)
-
-
-def _alike(one: Json, other: Json) -> bool:
-    return (_type(one), one.get("description")) == (_type(other), other.get("description"))
-
-
-def _write_dataclass(name: str, parent: str, schema: Json, members: Json) -> str:
+def _write_answer(name: str, schema: Json) -> str:
+    members, parent = schema["properties"], "Answer"
+    for base in _BASES:
+        shared = base.model_json_schema(mode="serialization")["properties"]
+        alike = (_described(one) == _described(members.get(key, {})) for key, one in shared.items())
+        if base.__name__ != name and all(alike):
+            parent, own = base.__name__, members.keys() - shared.keys()
+            schema = schema | {"properties": {key: members[key] for key in members if key in own}}
     lines = [f"class {name}({parent}):"]
     lines += write_docstring(schema.get("description", f"See `{name}`."), 4)
-    for member, one in members.items():
-        kind = _type(one)
+    for member, one in schema["properties"].items():
+        kind, text = _described(one)
         lines.append(f"    {member}: {kind}{' = None' if kind.endswith('None') else ''}")
-        text = one.get("description", "")
         if text and not (kind == "Image.Image" and text.startswith("A PNG as data:")):
             lines += write_docstring(re.sub("[Nn]ull", "None", text), 4)
     return "\n".join(lines)
+
+
+def _described(schema: Json) -> tuple[str, str]:
+    """The type of a member and its words."""
+    return _type(schema), schema.get("description", "")
 
 
 def write_docstring(text: str, indent: int) -> list[str]:
@@ -376,16 +334,6 @@ def find_shared(methods: Iterable[Method]) -> list[Parameter]:
     return [*(one for key, one in known.items() if used[key] >= _MANY), timeout]
 
 
-def _write_class(
-    name: str, bases: str, text: str, methods: Iterable[Method], shared: list[Parameter]
-) -> str:
-    lines = [f"class {name}{bases}:", *write_docstring(text, 4), ""]
-    for method in methods:
-        write = _write_batched if method.member else _write_method
-        lines += write(method, document_method(method, shared))
-    return "\n".join(lines)
-
-
 def _write_method(method: Method, document: str) -> Iterator[str]:
     places = {
         place: [one.name for one in method.parameters if one.place == place]
@@ -394,9 +342,8 @@ def _write_method(method: Method, document: str) -> Iterator[str]:
     given = [repr(method.verb), repr(method.path), method.answer]
     given += [f"{place}={names!r}" for place, names in places.items() if names]
     yield f"    @route({', '.join(given)})"
-    yield _signature(method, method.name, method.answer)
-    yield from write_docstring(document, 8)
-    yield "        ...\n"
+    yield signature(method, method.answer)
+    yield from [*write_docstring(document, 8), ""]
 
 
 def _write_batched(method: Method, document: str) -> Iterator[str]:
@@ -404,26 +351,25 @@ def _write_batched(method: Method, document: str) -> Iterator[str]:
     given = f"({method.path!r}, {method.member!r}, {kinds})"
     first = method.answer.split(" | ")[0]
     yield f"    @one_or_all{given}"
-    yield _signature(method, method.name, f"{first} | list[{method.answer}]")
-    yield from write_docstring(document, 8)
-    yield "        ...\n"
+    yield signature(method, f"{first} | list[{method.answer}]")
+    yield from [*write_docstring(document, 8), ""]
     each = (
         f"{method.text.splitlines()[0]}\n\n"
         "Images are read while answers arrive. They are sent in several requests at a time, each "
         f"of a size that the service accepts. See `{method.name}` for the parameters."
     )
     yield f"    @each{given}"
-    head = _signature(method, f"{method.name}_each", f"Iterator[{method.answer}]")
+    head = signature(replace(method, name=f"{method.name}_each"), f"Iterator[{method.answer}]")
     yield head.replace(f"images: {_IMAGES_KIND}", "images: Iterable[ImageLike]")
-    yield from write_docstring(each, 8)
-    yield "        ...\n"
+    yield from [*write_docstring(each, 8), ""]
 
 
-def _signature(method: Method, name: str, answer: str) -> str:
+def signature(method: Method, answer: str, further: tuple[str, ...] = (_TIMEOUT,)) -> str:
+    """The first line of a method that gives this answer; `further` stands after its parameters."""
     required = [str(one) for one in method.parameters if one.required]
-    optional = [str(one) for one in method.parameters if not one.required]
-    given = ", ".join(["self", *required, "*", *optional, "timeout_s: float | None = None"])
-    return f"    def {name}({given}) -> {answer}:"
+    optional = [*(str(one) for one in method.parameters if not one.required), *further]
+    given = ", ".join(["self", *required, *(["*", *optional] if optional else [])])
+    return f"    def {method.name}({given}) -> {answer}:"
 
 
 def document_method(method: Method, shared: list[Parameter]) -> str:

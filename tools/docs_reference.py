@@ -12,14 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-from pydantic import SecretStr
+from typing import Any, NamedTuple
 
 from capsnet import _generated
 from capsnet.command.app import app as capsnet_app
-from service.app import create_app
-from service.settings import Settings
+from tools.client import read_document
 
 Row = tuple[str, ...]
 ROOT = Path(__file__).parent.parent
@@ -43,25 +40,28 @@ def list_cards() -> Iterator[str]:
         yield f"- [{card.parent.name}](../../{card.relative_to(ROOT).as_posix()})"
 
 
+class Section(NamedTuple):
+    """One route or command."""
+
+    text: str
+    rows: list[Row]
+    """Its parameters or options."""
+    further: tuple[str, ...] = ()
+    """The lines after them."""
+
+
 def describe_routes() -> Iterator[str]:
     """Markdown of every route, from the OpenAPI document."""
-    app = create_app(Settings(admin_keys=(SecretStr("the-docs-need-no-key"),)))  # type: ignore[call-arg]
-    document = app.openapi()
-    operations = [
-        (f"{method.upper()} {path}", operation)
-        for path, methods in document["paths"].items()
+    sections = {
+        f"{method.upper()} {path}": Section(
+            f"{operation['summary']}. {operation.get('description', '')}",
+            [_row(one) for one in operation.get("parameters", ())],
+            tuple(_answer(operation)),
+        )
+        for path, methods in read_document()["paths"].items()
         for method, operation in methods.items()
-    ]
-    parameters = {name: [_row(one) for one in it.get("parameters", ())] for name, it in operations}
-    common = find_shared(parameters.values())
-    yield from ("## Parameters of many routes", "", *table(("parameter", "values", ""), common))
-    for name, operation in operations:
-        words = [f"{operation['summary']}.", operation.get("description", "")]
-        yield from (f"## `{name}`", "", " ".join(words), "")
-        if own := [row for row in parameters[name] if row not in common]:
-            yield from table(("parameter", "values", ""), own)
-        yield from also(row[0] for row in parameters[name] if row in common)
-        yield from _answer(operation)
+    }
+    yield from write_sections("Parameters of many routes", ("parameter", "values", ""), sections)
 
 
 def _answer(operation: dict[str, Any]) -> Iterator[str]:
@@ -113,21 +113,14 @@ def describe_commands() -> Iterator[str]:
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:
-    leaves = dict(_leaves(command, name))
-    common = find_shared(map(_option, leaf.params) for leaf in leaves.values())
     head = ("option", "default", "")
     if before := [_option(one) for one in command.params if "completion" not in str(one.name)]:
         yield from (f"## Options of `{name}` before a command", "", *table(head, before))
-    if common:
-        yield from (f"## Options of many commands of `{name}`", "", *table(head, common))
-    for title, leaf in leaves.items():
-        yield from (f"## `{title}`", "", (leaf.help or "").split("\f")[0], "")
-        if leaf.deprecated:
-            continue
-        rows = [_option(one) for one in leaf.params]
-        if own := [row for row in rows if row not in common]:
-            yield from table(head, own)
-        yield from also(row[0] for row in rows if row in common)
+    sections = {
+        title: Section((leaf.help or "").split("\f")[0], [*map(_option, leaf.params)])
+        for title, leaf in _leaves(command, name)
+    }
+    yield from write_sections(f"Options of many commands of `{name}`", head, sections)
 
 
 def _leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -147,16 +140,19 @@ def _option(one: Any) -> Row:
     return given, "" if plain else f"`{one.default}`", getattr(one, "help", None) or ""
 
 
-def find_shared(lists: Iterable[Iterable[Row]]) -> list[Row]:
-    """The rows that four lists or more have, in the order of their first list."""
-    used = Counter(row for rows in lists for row in dict.fromkeys(rows))
-    return [row for row, count in used.items() if count >= _MANY]
-
-
-def also(names: Iterable[str]) -> Iterator[str]:
-    """A line with what is described elsewhere, or none."""
-    if shown := ", ".join(names):
-        yield from (f"Also {shown}.", "")
+def write_sections(title: str, head: Row, sections: dict[str, Section]) -> Iterator[str]:
+    """A table of the rows that four sections or more have, under its title; then each section."""
+    used = Counter(row for section in sections.values() for row in section.rows)
+    common = [row for row, count in used.items() if count >= _MANY]
+    if common:
+        yield from (f"## {title}", "", *table(head, common))
+    for name, section in sections.items():
+        yield from (f"## `{name}`", "", section.text, "")
+        if own := [row for row in section.rows if row not in common]:
+            yield from table(head, own)
+        if shown := ", ".join(row[0] for row in section.rows if row in common):
+            yield from (f"Also {shown}.", "")
+        yield from section.further
 
 
 def table(head: Row, rows: list[Row]) -> Iterator[str]:

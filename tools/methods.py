@@ -14,13 +14,13 @@ from model.views import NAMES, find_view
 from tools.client import (
     Json,
     Method,
-    Parameter,
     describe_parameters,
     document_method,
     find_shared,
     format_source,
     read_document,
     read_methods,
+    signature,
     write_docstring,
 )
 
@@ -52,13 +52,8 @@ class ViewMethods:
 
 def write_methods(document: Json) -> str:
     """The module."""
-    by_name = {
-        method.name: replace(
-            method, parameters=tuple(one for one in method.parameters if one.name != "model")
-        )
-        for method in read_methods(document, {})
-    }
-    methods = [by_name[name] for name in NAMES]
+    known = {method.name: method for method in read_methods(document)}
+    methods = [_without_model(known[name]) for name in NAMES]
     answers = {name: [find_view(name).answer.__name__] for name in NAMES}
     answers["classify"] = ["FailedPrediction", "PredictionAnswer"]
     answers["equivariance"].append("Transform")
@@ -73,32 +68,26 @@ def write_methods(document: Json) -> str:
     text = write_docstring("\n".join([words, "", *describe_parameters(shared)]), 4)
     lines += ["from model.views.view import A, Q, View", "", _CLASS.format(text="\n".join(text))]
     for method in methods:
-        write = _write_batched if method.body == "images" else _write
-        lines += [*write(method, shared), ""]
-    return format_source("\n".join(lines), GENERATED)
+        for line in _signatures(method):
+            lines += [line, *write_docstring(document_method(method, shared), 8), ""]
+    return format_source(re.sub(r"\bImageLike\b", "Picture", "\n".join(lines)), GENERATED)
 
 
-def _write(method: Method, shared: list[Parameter]) -> Iterator[str]:
-    yield _signature(method, find_view(method.name).answer.__name__)
-    yield from write_docstring(document_method(method, shared), 8)
+def _without_model(method: Method) -> Method:
+    parameters = tuple(one for one in method.parameters if one.name != "model")
+    return replace(method, parameters=parameters)
 
 
-def _write_batched(method: Method, shared: list[Parameter]) -> Iterator[str]:
-    one, many = "PredictionAnswer", "list[PredictionAnswer | FailedPrediction]"
-    for kind, answer in (("Picture", one), ("Iterable[Picture]", many)):
-        yield "    @overload"
-        head = _signature(method, answer).replace("Picture | Iterable[Picture]", kind)
-        ignored = "  # type: ignore[overload-overlap]  # one path is no list of characters\n"
-        yield head.replace("(", f"({ignored}", 1) if kind == "Picture" else head
-        yield from write_docstring(document_method(method, shared), 8)
-
-
-def _signature(method: Method, answer: str) -> str:
-    required = [str(one) for one in method.parameters if one.required]
-    optional = [str(one) for one in method.parameters if not one.required]
-    inside = ", ".join(["self", *required, *(["*", *optional] if optional else [])])
-    inside = re.sub(r"\bImageLike\b", "Picture", inside)
-    return f"    def {method.name}({inside}) -> {answer}:"
+def _signatures(method: Method) -> Iterator[str]:
+    """The first lines of a method: one, or, where it takes one picture or several, two."""
+    if not method.member:
+        yield signature(method, find_view(method.name).answer.__name__, ())
+        return
+    head = signature(method, "PredictionAnswer", ())
+    ignored = "(  # type: ignore[overload-overlap]  # one path is no list of characters\n"
+    yield f"    @overload\n{head}".replace(" | Iterable[ImageLike]", "").replace("(", ignored, 1)
+    head = signature(method, "list[PredictionAnswer | FailedPrediction]", ())
+    yield f"    @overload\n{head}".replace("ImageLike | ", "")
 
 
 if __name__ == "__main__":

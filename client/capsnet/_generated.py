@@ -4,7 +4,6 @@ The decorators of the methods send the requests; see `capsnet.methods`.
 """
 
 # mypy: disable-error-code="empty-body"
-# ruff: noqa: PIE790  decorators are the bodies
 
 from __future__ import annotations
 
@@ -98,7 +97,7 @@ class CapsuleAnswer(ModelAnswer):
 
 
 class Prediction(ModelAnswer):
-    """The network's answer for one image."""
+    """The network's answer for one image, and the model that answers."""
 
     label: int
     class_name: str
@@ -364,6 +363,17 @@ class SamplesAnswer(Answer):
     samples: list[SampleReport]
 
 
+class FitReport(Answer):
+    """The steps that were applied to the image before the network saw it."""
+
+    fit: str
+    polarity: str | None = None
+    """Polarity of the upload; None for photographs."""
+    box: tuple[int, int, int, int] | None = None
+    """Left, top, right and bottom of the strokes, in pixels of the decoded image; None where
+    they were not looked for or nothing was found."""
+
+
 class SetLabel(Answer):
     """A label in a set."""
 
@@ -391,17 +401,6 @@ class NoveltyReport(Answer):
     """The score of the Mahalanobis distance of the poses."""
     error: float
     """Error of the reconstruction y of image x: sum((x-y)^2) / (sum(x^2) + 1)."""
-
-
-class FitReport(Answer):
-    """The steps that were applied to the image before the network saw it."""
-
-    fit: str
-    polarity: str | None = None
-    """Polarity of the upload; None for photographs."""
-    box: tuple[int, int, int, int] | None = None
-    """Left, top, right and bottom of the strokes, in pixels of the decoded image; None where
-    they were not looked for or nothing was found."""
 
 
 class ReadValue(Answer):
@@ -726,7 +725,6 @@ class ViewMethods:
         timeout_s: float | None = None,
     ) -> ReconstructAnswer:
         """Reconstruct the image from the pose of one class capsule."""
-        ...
 
     @route("POST", "/perturb", PerturbAnswer, images=["image"])
     def perturb(
@@ -754,7 +752,6 @@ class ViewMethods:
                 /models`. Give either this or `dim`.
             dim: the pose dimension to move, counted from 0.
         """
-        ...
 
     @route("POST", "/decode", DecodeAnswer, json=["poses", "label"])
     def decode(
@@ -771,7 +768,6 @@ class ViewMethods:
             poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
             label: class of the poses.
         """
-        ...
 
     @route("POST", "/sweep", SweepAnswer, images=["image"])
     def sweep(
@@ -799,7 +795,6 @@ class ViewMethods:
             stop: last delta of a dimension; by default 0.25.
             step: distance between two deltas; by default 0.05.
         """
-        ...
 
     @route("POST", "/routing", RoutingAnswer, images=["image"])
     def routing(
@@ -820,7 +815,6 @@ class ViewMethods:
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
         """
-        ...
 
     @route("POST", "/routing-off", RoutingOffAnswer, images=["image"])
     def routing_off(
@@ -841,7 +835,6 @@ class ViewMethods:
         switched off. If the answer changes, it depended on routing. A network that is trained
         without routing may still be correct.
         """
-        ...
 
     @route("POST", "/equivariance", EquivarianceAnswer, images=["image"])
     def equivariance(
@@ -873,7 +866,6 @@ class ViewMethods:
             stop: the last value, above `start`; by default 6, 60 or 1.4.
             steps: number of images, both ends included; by default `13`.
         """
-        ...
 
     @route("POST", "/occlusion", OcclusionAnswer, images=["image"])
     def occlusion(
@@ -898,7 +890,6 @@ class ViewMethods:
             patch: the side of the patch, in pixels of the network's image. The default has 1/25
                 of the image's area.
         """
-        ...
 
     @route("POST", "/segment", SegmentAnswer, images=["image"])
     def segment(
@@ -920,7 +911,6 @@ class ViewMethods:
                 default `2`.
             model: a bundle for overlapping digits.
         """
-        ...
 
     @route("POST", "/rivals", RivalsAnswer, images=["image"])
     def rivals(
@@ -942,7 +932,6 @@ class ViewMethods:
             count: number of classes, the most present first. The default is 10, or 2 if the
                 decoder has not learnt to draw absent classes.
         """
-        ...
 
     @route("POST", "/morph", MorphAnswer, images=["first", "second"])
     def morph(
@@ -964,13 +953,10 @@ class ViewMethods:
         decoder draws. It is not known whether poses of training images lie on the way.
 
         Args:
-            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
-                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            first: the first image; see `image`.
+            second: the second image; see `image`.
             steps: number of frames, both ends included; by default `9`.
         """
-        ...
 
     @route("POST", "/neighbours", NeighboursAnswer, images=["image"])
     def neighbours(
@@ -994,7 +980,6 @@ class ViewMethods:
         Args:
             count: number of training images, the nearest first; by default `6`.
         """
-        ...
 
     @route("GET", "/models/{name}/health", HealthAnswer)
     def show_health(self, name: str, *, timeout_s: float | None = None) -> HealthAnswer:
@@ -1002,7 +987,6 @@ class ViewMethods:
 
         Each number is defined in the documentation, on the page "Health of a network".
         """
-        ...
 
 
 class Methods(ViewMethods):
@@ -1035,7 +1019,6 @@ class Methods(ViewMethods):
             coverage: adds the probability, and a set of labels that holds the true one with this
                 coverage, such as 0.95.
         """
-        ...
 
     @each("/classify", "predictions", Prediction, FailedPrediction)
     def classify_each(
@@ -1055,7 +1038,6 @@ class Methods(ViewMethods):
         Images are read while answers arrive. They are sent in several requests at a time, each
         of a size that the service accepts. See `classify` for the parameters.
         """
-        ...
 
     @route("POST", "/describe", DescribeAnswer, images=["image"])
     def describe(
@@ -1069,7 +1051,6 @@ class Methods(ViewMethods):
         timeout_s: float | None = None,
     ) -> DescribeAnswer:
         """Describe an image in words and units, read from its pose."""
-        ...
 
     @route("GET", "/samples/{label}.png", Image.Image)
     def sample(
@@ -1081,7 +1062,6 @@ class Methods(ViewMethods):
             label: the class of the sample.
             dataset: the data set of the sample; by default `"mnist"`.
         """
-        ...
 
     @route("POST", "/overlay", Image.Image, images=["first", "second"])
     def overlay(
@@ -1099,26 +1079,21 @@ class Methods(ViewMethods):
         """Overlay two images of digits, for /segment.
 
         Args:
-            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
-                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            first: the first image; see `image`.
+            second: the second image; see `image`.
             dx: pixels by which the second digit lies right of the first; by default `4`.
             dy: pixels by which the second digit lies below the first; by default `4`.
             scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
                 default `1`.
         """
-        ...
 
     @route("GET", "/models", ModelsAnswer)
     def models(self, *, timeout_s: float | None = None) -> ModelsAnswer:
         """List the loaded models."""
-        ...
 
     @route("GET", "/models/{name}", dict[str, Any])
     def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
         """Show a model's manifest."""
-        ...
 
     @route("GET", "/models/{name}/samples", SamplesAnswer)
     def samples(self, name: str, *, timeout_s: float | None = None) -> SamplesAnswer:
@@ -1126,7 +1101,6 @@ class Methods(ViewMethods):
 
         They are the bundle's own or, where it has none, those of its data set.
         """
-        ...
 
     @route("GET", "/models/{name}/samples/{file}", Image.Image)
     def sample_of(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
@@ -1135,7 +1109,6 @@ class Methods(ViewMethods):
         Args:
             file: a file of `/models/{name}/samples`.
         """
-        ...
 
     @route("POST", "/models/reload", ModelsAnswer)
     def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
@@ -1145,4 +1118,3 @@ class Methods(ViewMethods):
         in a process of its own, workers load the models, and these replace the old ones. If a
         model cannot be loaded, the old models stay.
         """
-        ...

@@ -68,6 +68,7 @@ class ViewMethods:
             coverage: adds the probability, and a set of labels that holds the true one with this
                 coverage, such as 0.95.
         """
+
     @overload
     def classify(
         self,
@@ -305,10 +306,8 @@ class ViewMethods:
         decoder draws. It is not known whether poses of training images lie on the way.
 
         Args:
-            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
-                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            first: the first image; see `image`.
+            second: the second image; see `image`.
             steps: number of frames, both ends included; by default `9`.
         """
 
