@@ -19,6 +19,12 @@ from tests.service.inference.gates import (
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """What the service runs on."""
+    return "asyncio"
+
+
 async def test_each_caller_gets_its_own_rows_in_order() -> None:
     """Whatever else is in the batch."""
     async with batching(Gate(is_open=True)) as batcher:
