@@ -28,7 +28,7 @@ from service.errors import (
     UploadTimeout,
     unwrap,
 )
-from service.http.answers import JSON, PNG, DeferredJson, JsonOrPng, SlowJsonOrPng
+from service.http.answers import JSON, DeferredJson, JsonOrPng, SlowJsonOrPng
 from service.http.openapi import image_body, json_body
 from service.http.request import Request, invalid
 from service.http.route import Handler, Query, Route
@@ -94,8 +94,6 @@ def _handler(view: AnyView) -> Handler:
             asked = asked.model_copy(update=await _read_body(view, request))
         manifest = _find_manifest(view, request, query.model)
         asked.check(manifest)
-        if request.media_type == PNG:
-            asked.check_drawing()
         pictures, files = await _read_pictures(view, asked, manifest, request)
         large = view.is_large(files)
         answer = await view.ask(request.net(manifest), asked, *pictures)

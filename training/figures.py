@@ -123,16 +123,18 @@ def draw_sweeps(runtime: Runtime, manifest: Manifest, answers: Answers) -> list[
     Classes without directions are drawn by dimension.
     """
     deltas = tuple(number / 20 for number in range(-5, 6))
-    by_dimension = sweep_dims(range(manifest.class_dim), deltas, manifest.class_dim)
     offered = {label: manifest.offered_directions(label) for label in np.unique(answers.labels)}
     chosen = sorted(offered, key=lambda label: -len(offered[label]))[:_SWEPT]
     grids = []
     for label in sorted(chosen):
         row = np.argwhere(answers.labels == label)[0, 0]
         pose = answers.poses[row, label]
-        sweep = sweep_directions(offered[label], pose) if offered[label] else by_dimension
-        poses = sweep.poses(pose)
-        drawn = sweep.on_grid(runtime.decode(poses, np.full(len(poses), label, np.int64)))
+        sweep = sweep_dims(pose, range(len(pose)), deltas)
+        if offered[label]:
+            sweep = sweep_directions(pose, offered[label])
+        poses = sweep.poses.reshape(-1, len(pose))
+        images = runtime.decode(poses, np.full(len(poses), label, np.int64))
+        drawn = images.reshape(*sweep.poses.shape[:2], *images.shape[1:])
         name, heads = manifest.class_names[label], not offered[label]
         grid = draw_grid(drawn, sweep.names, sweep.steps, title=name, scale=1, heads=heads)
         grids.append(grid)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from model.bundle import Manifest
 from model.bundle.novelty import NoveltyRule, PoseGaussians
 from model.preprocess import Floats, prepare, scale
 from model.runtime import Runtime
-from model.views.novelty import Features, flatten_poses, measure_features, rank, tabulate
+from model.views.novelty import find_lowest, flatten_poses, measure_features, rank, tabulate
 from training.answers import BATCH, NO_CLASS, Answers, answer_images, as_floats, decode_classes
 from training.data.datasets import DATASETS, NOVELTY_DATASETS, load
 from training.data.source import DatasetError, DataSplit
@@ -120,18 +119,9 @@ def fit_novelty(
     """
     for gaussians in (fit_gaussians(fitted.presence, fitted.poses), None):
         features = find_features(runtime, fitted, gaussians)
-        length, margin, error, distance = (
-            () if feature is None else tabulate(feature, QUANTILES) for feature in features
-        )
+        tables = {name: tabulate(values, QUANTILES) for name, values in features.items()}
         rule = NoveltyRule(
-            QUANTILES,
-            length,
-            margin,
-            error,
-            threshold=0.0,
-            images=described,
-            distance=distance,
-            gaussians=gaussians,
+            QUANTILES, **tables, threshold=0.0, images=described, gaussians=gaussians
         )
         threshold = find_threshold(score_novelty(runtime, typical, rule))
         if threshold > 0:
@@ -156,7 +146,9 @@ def fit_gaussians(presence: Floats, poses: Floats) -> PoseGaussians:
     return PoseGaussians(means.astype(np.float32), whitening.astype(np.float16))
 
 
-def find_features(runtime: Runtime, answers: Answers, gaussians: PoseGaussians | None) -> Features:
+def find_features(
+    runtime: Runtime, answers: Answers, gaussians: PoseGaussians | None
+) -> dict[str, Floats]:
     """The features of images."""
     parts = []
     for start in range(0, len(answers.images), BATCH):
@@ -164,15 +156,12 @@ def find_features(runtime: Runtime, answers: Answers, gaussians: PoseGaussians |
         decoded = decode_classes(runtime, part.poses, part.first[:, None])[:, 0]
         shown = as_floats(part.images)
         parts.append(measure_features(part.presence, part.poses, shown, decoded, gaussians))
-    columns: list[Any] = [
-        None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True)
-    ]
-    return Features(*columns)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def score_novelty(runtime: Runtime, answers: Answers, rule: NoveltyRule) -> Ranks:
     """Return the lowest rank (N,) of images: novel ones are below the threshold."""
-    return rank(rule, find_features(runtime, answers, rule.gaussians)).lowest
+    return find_lowest(rank(rule, find_features(runtime, answers, rule.gaussians)))
 
 
 def find_threshold(ranks: Ranks) -> float:

@@ -84,11 +84,6 @@ class DecodeQuery(DecodeBody, ViewQuery):
                     parameter="poses" if self.poses else "pose",
                 )
 
-    def check_drawing(self) -> None:
-        """Refuse several poses."""
-        if len(self.all_poses) > 1:
-            raise InvalidParameter("a PNG shows one pose", parameter="poses")
-
     def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
         """Each pose is decoded."""
         return len(self.all_poses)
@@ -130,8 +125,8 @@ async def decode(net: Net, query: DecodeQuery) -> DecodeAnswer:
 
 
 def draw(answer: DecodeAnswer, query: DecodeQuery) -> bytes:
-    """The image of the pose."""
-    return draw_image(answer.images[0], query.scale)
+    """The images, side by side."""
+    return draw_image(np.concatenate(answer.images, axis=2), query.scale)
 
 
 VIEW = View(

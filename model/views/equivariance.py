@@ -58,8 +58,7 @@ _STRIP_PX, _CHART_PX, _PATH_PX = 100, 240, 560
 """The heights of the images, of a chart and of the path in the drawing."""
 _COLOURED, _OTHERS = 3, "#b4b9c0"
 """This many pose dimensions are drawn in colour, the others in this grey."""
-_FURTHEST = max(values.high for values in RANGES.values())
-Value = Annotated[float, Field(ge=-_FURTHEST, le=_FURTHEST, allow_inf_nan=False)]
+Value = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 
 
 def transform_image(image: Floats, transform: Transform, value: float) -> Floats:
@@ -72,17 +71,11 @@ def transform_image(image: Floats, transform: Transform, value: float) -> Floats
         value: in pixels to the right (`shift-x`) or down (`shift-y`), in degrees counter-clockwise
             (`turn`), or the factor by which the image grows (`scale`).
     """
-    inverse, offset = np.eye(2), np.zeros(2)
-    match transform:
-        case "shift-x":
-            offset[0] = value
-        case "shift-y":
-            offset[1] = value
-        case "turn":
-            cosine, sine = math.cos(math.radians(value)), math.sin(math.radians(value))
-            inverse = np.array([[cosine, -sine], [sine, cosine]])  # y points down
-        case "scale":
-            inverse = inverse / value
+    angle = math.radians(value) if transform == "turn" else 0
+    factor = value if transform == "scale" else 1
+    offset = np.array([value * (transform == "shift-x"), value * (transform == "shift-y")])
+    cosine, sine = math.cos(angle) / factor, math.sin(angle) / factor
+    inverse = np.array([[cosine, -sine], [sine, cosine]])  # y points down
     height, width = image.shape[-2:]
     middle = np.array([width, height]) / 2
     start = middle - inverse @ (middle + offset) + 1  # a row and a column of black lie around
@@ -102,14 +95,10 @@ def angles_deg(poses: Floats, still: Floats) -> Floats:
 
     By Kahan's formula for unit vectors: the cosine of a small angle rounds to 1.
     """
-    ones, other = _unit(poses), _unit(still)
+    vectors = np.vstack((still, poses)).astype(np.float64)
+    other, *ones = vectors / (np.linalg.norm(vectors, axis=1, keepdims=True) + 1e-12)
     apart = np.linalg.norm(ones - other, axis=1)
     return np.asarray(np.degrees(2 * np.arctan2(apart, np.linalg.norm(ones + other, axis=1))))
-
-
-def _unit(vectors: Floats) -> Doubles:
-    exact = vectors.astype(np.float64)
-    return np.asarray(exact / (np.linalg.norm(exact, axis=-1, keepdims=True) + 1e-12))
 
 
 def straightness(poses: Floats) -> float:

@@ -18,8 +18,7 @@ minus that rank.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,29 +32,7 @@ from model.views.net import Net
 from model.views.rivals import missed_share
 
 Doubles = NDArray[np.float64]
-
-
-class Features(NamedTuple):
-    """The features of N images, (N,) each. There is no distance where the rule has none."""
-
-    length: Floats
-    margin: Floats
-    error: Floats
-    distance: Floats | None = None
-
-
-class Ranks(NamedTuple):
-    """The share of the training images at least as unusual, for each feature, (N,)."""
-
-    length: Doubles
-    margin: Doubles
-    error: Doubles
-    distance: Doubles | None = None
-
-    @property
-    def lowest(self) -> Doubles:
-        """The lowest of the ranks, (N,)."""
-        return np.asarray(np.min([rank for rank in self if rank is not None], axis=0))
+_UNUSUAL_IF_LOW = ("length", "margin")
 
 
 class NoveltyReport(Part):
@@ -83,28 +60,28 @@ class NoveltyReport(Part):
     )
 
 
-def rank(rule: NoveltyRule, features: Features) -> Ranks:
-    """Compare images with the training images."""
-    far = features.distance
-    return Ranks(
-        length=np.interp(features.length, rule.length, rule.quantiles),
-        margin=np.interp(features.margin, rule.margin, rule.quantiles),
-        error=1 - np.interp(features.error, rule.error, rule.quantiles),
-        distance=None if far is None else 1 - np.interp(far, rule.distance, rule.quantiles),
-    )
+def rank(rule: NoveltyRule, features: Mapping[str, Floats]) -> dict[str, Doubles]:
+    """The share of the training images at least as unusual, (N,), for each feature."""
+    ranks = {}
+    for name, values in features.items():
+        lower = np.interp(values, getattr(rule, name), rule.quantiles)
+        ranks[name] = lower if name in _UNUSUAL_IF_LOW else 1 - lower
+    return ranks
 
 
-def score_images(rule: NoveltyRule, features: Features) -> list[NoveltyReport]:
+def find_lowest(ranks: Mapping[str, Doubles]) -> Doubles:
+    """The lowest of an image's ranks, (N,)."""
+    return np.asarray(np.min(list(ranks.values()), axis=0))
+
+
+def score_images(rule: NoveltyRule, features: Mapping[str, Floats]) -> list[NoveltyReport]:
     """Compare images with the training images, one by one, rounded to six digits."""
     ranks = rank(rule, features)
-    names = ("score", "length_score", "margin_score", "error_score", "distance_score")
-    columns: dict[str, Sequence[Any]] = {
-        name: (1 - ranked).round(6).tolist()
-        for name, ranked in zip(names, (ranks.lowest, *ranks), strict=True)
-        if ranked is not None
-    }
-    columns["novel"] = (ranks.lowest < rule.threshold).tolist()
-    columns["error"] = features.error.astype(float).round(6).tolist()
+    lowest = find_lowest(ranks)
+    scores = {"score": lowest, **{f"{name}_score": ranked for name, ranked in ranks.items()}}
+    columns = {name: (1 - ranked).round(6).tolist() for name, ranked in scores.items()}
+    columns["novel"] = (lowest < rule.threshold).tolist()
+    columns["error"] = features["error"].astype(float).round(6).tolist()
     rows = zip(*columns.values(), strict=True)
     return [NoveltyReport(**dict(zip(columns, row, strict=True))) for row in rows]
 
@@ -136,8 +113,8 @@ def measure_features(
     images: Floats,
     decoded: Floats,
     gaussians: PoseGaussians | None,
-) -> Features:
-    """The features of N images.
+) -> dict[str, Floats]:
+    """The features of N images, (N,) each, by name. There is no distance without Gaussians.
 
     Args:
         presence: (N, K) of all class capsules.
@@ -148,8 +125,10 @@ def measure_features(
     """
     second, first = np.partition(presence, -2, axis=1)[:, -2:].T
     error = missed_share(images, decoded)
-    distance = measure_distances(gaussians, presence, poses) if gaussians else None
-    return Features(first, first - second, error, distance)
+    features = {"length": first, "margin": first - second, "error": error}
+    if gaussians:
+        features["distance"] = measure_distances(gaussians, presence, poses)
+    return features
 
 
 def flatten_poses(presence: Floats, poses: Floats) -> Floats:

@@ -42,13 +42,6 @@ class ViewQuery(Query):
         """
         self.rows(manifest)
 
-    def check_drawing(self) -> None:
-        """Refuse parameters whose answer cannot be drawn.
-
-        Raises:
-            InvalidParameter: a parameter is at fault.
-        """
-
     def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
         """The images and poses that are computed for each picture after its encoding.
 

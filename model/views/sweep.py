@@ -21,8 +21,6 @@ from model.views.net import Net, encode_picture
 from model.views.query import SCALE_TEXT, Delta, Index, TargetQuery
 from model.views.view import View
 
-MAX_IMAGES = MAX_POSES
-"""A sweep has at most this many images, which are decoded as one batch."""
 By = Literal["direction", "dimension"]
 SHARES = (-1.0, -0.8, -0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """The steps along a direction: shares of the way to either end of its slider."""
@@ -48,40 +46,33 @@ class Sweep(NamedTuple):
     """A grid of moved poses."""
 
     names: tuple[str, ...]
-    """Of the rows."""
-    moves: Floats
-    """(R, len(steps), D), the change of the pose of each image."""
+    """Of the R rows."""
     steps: tuple[float, ...]
-    """Of the columns."""
+    """Of the S columns."""
+    poses: Floats
+    """(R, S, D)."""
     directions: tuple[SweptDirection, ...] = ()
     """The rows, if they are directions."""
 
-    def poses(self, pose: Floats) -> Floats:
-        """Return the poses of all images, row by row: pose (D,) to (R * len(steps), D)."""
-        return (pose + self.moves).reshape(-1, len(pose)).astype(np.float32)
 
-    def on_grid(self, images: Floats) -> Floats:
-        """Arrange images (M, C, H, W) of these poses as (R, len(steps), C, H, W)."""
-        return images.reshape(len(self.names), len(self.steps), *images.shape[1:])
-
-
-def sweep_dims(dims: Sequence[int], steps: Sequence[float], class_dim: int) -> Sweep:
-    """The sweep of some of so many dimensions."""
-    rows = np.eye(class_dim, dtype=np.float32)[list(dims)]
+def sweep_dims(pose: Floats, dims: Sequence[int], steps: Sequence[float]) -> Sweep:
+    """The sweep of a pose (D,) in some of its dimensions."""
+    rows = np.eye(len(pose), dtype=np.float32)[list(dims)]
     moves = np.asarray(steps, np.float32)[:, None] * rows[:, None]
-    return Sweep(tuple(map(str, dims)), moves, tuple(steps))
+    return Sweep(tuple(map(str, dims)), tuple(steps), pose + moves)
 
 
-def sweep_directions(directions: Sequence[Direction], pose: Floats) -> Sweep:
+def sweep_directions(pose: Floats, directions: Sequence[Direction]) -> Sweep:
     """The sweep of a pose (D,) along the first directions, from end to end of each slider."""
     names, moves, swept = [], [], []
-    for one in directions[: MAX_IMAGES // len(SHARES)]:
+    for one in directions[: MAX_POSES // len(SHARES)]:
         value, (low, high) = one.read(pose), one.ends(pose)
         names.append(f"{one.name} {low:.2g} to {high:.2g} {one.unit}".rstrip())
         changes = np.interp(SHARES, (-1, 0, 1), (low - value, 0, high - value))
         moves.append(np.outer(changes, one.vector))
         swept.append(SweptDirection(name=one.name, unit=one.unit, low=low, high=high))
-    return Sweep(tuple(names), np.array(moves, np.float32), SHARES, tuple(swept))
+    poses = pose + np.array(moves, np.float32)
+    return Sweep(tuple(names), SHARES, poses, tuple(swept))
 
 
 def plan_steps(start: float, stop: float, step: float, *, rows: int) -> tuple[float, ...]:
@@ -94,16 +85,16 @@ def plan_steps(start: float, stop: float, step: float, *, rows: int) -> tuple[fl
         rows: of the sweep.
 
     Raises:
-        InvalidParameter: the range is empty, or there are more than MAX_IMAGES images.
+        InvalidParameter: the range is empty, or there are more than MAX_POSES images.
     """
     if stop < start:
         detail = f"the sweep ends at {stop:g}, before its start at {start:g}"
         raise InvalidParameter(detail, parameter="step")
     count = int((stop - start) / step + 1e-6) + 1
-    if count * rows > MAX_IMAGES:
+    if count * rows > MAX_POSES:
         raise InvalidParameter(
             f"{rows} dimensions by {count:,} steps are {count * rows:,} pictures; "
-            f"a sweep has at most {MAX_IMAGES}",
+            f"a sweep has at most {MAX_POSES}",
             parameter="step",
         )
     return tuple(round(start + number * step, _DECIMALS) + 0.0 for number in range(count))
@@ -122,7 +113,7 @@ class SweepQuery(TargetQuery):
     dims: list[Index] | None = Field(
         None,
         min_length=1,
-        max_length=MAX_IMAGES,
+        max_length=MAX_POSES,
         description="Dimensions, counted from 0, each once; default: all.",
         json_schema_extra={"uniqueItems": True},
     )
@@ -137,7 +128,7 @@ class SweepQuery(TargetQuery):
     )
     scale: int = Field(2, ge=1, le=8, description=SCALE_TEXT)
 
-    max_rows = MAX_IMAGES
+    max_rows = MAX_POSES
 
     def plan(self, manifest: Manifest, label: int, pose: Floats) -> Sweep:
         """Return how a pose (D,) of a class is moved.
@@ -158,7 +149,7 @@ class SweepQuery(TargetQuery):
                 parameter="by",
             )
         if directions and self.by != "dimension" and not of_dims:
-            return sweep_directions(directions, pose)
+            return sweep_directions(pose, directions)
         known = range(manifest.class_dim)
         dims = list(known) if self.dims is None else self.dims
         if not set(dims) <= set(known) or len(set(dims)) < len(dims):
@@ -169,7 +160,7 @@ class SweepQuery(TargetQuery):
             _STEP if self.step is None else self.step,
             rows=len(dims),
         )
-        return sweep_dims(dims, steps, manifest.class_dim)
+        return sweep_dims(pose, dims, steps)
 
     def rows(self, manifest: Manifest) -> int:
         """Each pose is decoded; of all classes, the one with most poses counts."""
@@ -200,7 +191,8 @@ async def sweep(net: Net, query: SweepQuery, picture: Prepared) -> SweepAnswer:
     """Move a pose step by step along directions or dimensions."""
     capsule = (await encode_picture(net, picture)).capsule(query.target)
     plan = query.plan(net.manifest, capsule.label, capsule.pose)
-    images = await net.decode(plan.poses(capsule.pose), capsule.label)
+    rows, columns, class_dim = plan.poses.shape
+    images = await net.decode(plan.poses.reshape(-1, class_dim), capsule.label)
     return SweepAnswer(
         **answer_fields(net.manifest, capsule),
         pose=capsule.pose,
@@ -209,7 +201,7 @@ async def sweep(net: Net, query: SweepQuery, picture: Prepared) -> SweepAnswer:
         directions=list(plan.directions),
         deltas=list(plan.steps),
         rows=list(plan.names),
-        images=list(map(list, plan.on_grid(images))),
+        images=list(map(list, images.reshape(rows, columns, *images.shape[1:]))),
     )
 
 

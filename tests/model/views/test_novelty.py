@@ -5,7 +5,7 @@ import pytest
 
 from model.bundle.novelty import NoveltyRule, PoseGaussians
 from model.views.novelty import (
-    Features,
+    find_lowest,
     measure_distances,
     measure_features,
     rank,
@@ -28,15 +28,16 @@ GAUSSIANS = PoseGaussians(
 
 def features(
     length: float = 0.95, margin: float = 0.9, error: float = 0.05, distance: float = 1
-) -> Features:
-    return Features(*(np.array([value], np.float32) for value in (length, margin, error, distance)))
+) -> dict[str, np.ndarray]:
+    values = {"length": length, "margin": margin, "error": error, "distance": distance}
+    return {name: np.array([value], np.float32) for name, value in values.items()}
 
 
 def test_ranks_are_read_off_the_tables() -> None:
     """Between two quantiles a rank is interpolated; error and distance count from the other end."""
     ranks = rank(RULE, features(length=0.85, margin=0.7, error=0.4, distance=2.5))
-    assert [0.3, 0.1, 0.25, 0.7] == pytest.approx([float(rank[0]) for rank in ranks])
-    assert [0.1] == pytest.approx(ranks.lowest)
+    assert [0.3, 0.1, 0.25, 0.7] == pytest.approx([float(rank[0]) for rank in ranks.values()])
+    assert [0.1] == pytest.approx(find_lowest(ranks))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_ranks_are_read_off_the_tables() -> None:
 )
 def test_one_odd_feature_is_enough(odd: dict[str, float]) -> None:
     """Outside of all known images the score is zero, whatever the other features say."""
-    assert [0] == rank(RULE, features(**odd)).lowest.tolist()
+    assert [0] == find_lowest(rank(RULE, features(**odd))).tolist()
 
 
 def test_features_are_those_of_the_longest_capsule() -> None:
@@ -58,9 +59,9 @@ def test_features_are_those_of_the_longest_capsule() -> None:
     drawn[0, 0, 0, 0] = 1
     drawn[1, 0, 1, 1] = 0.5
     found = measure_features(lengths, np.zeros((2, 3, 4), np.float32), images, drawn, None)
-    assert [0.9, 0.5] == pytest.approx(found.length.tolist())
-    assert [0.6, 0.0] == pytest.approx(found.margin.tolist())
-    assert [1 / 3, 0.25] == pytest.approx(found.error.tolist())
+    assert [0.9, 0.5] == pytest.approx(found["length"].tolist())
+    assert [0.6, 0.0] == pytest.approx(found["margin"].tolist())
+    assert [1 / 3, 0.25] == pytest.approx(found["error"].tolist())
 
 
 def test_distances_are_from_the_mean_of_the_most_present_class() -> None:

@@ -36,9 +36,8 @@ def test_both_ends_belong_to_the_sweep(
 def test_every_pose_moves_in_its_row_s_dimension() -> None:
     """Pose m, n is the pose with deltas[n] added to dims[m] and nothing else."""
     pose = np.linspace(-1, 1, 4, dtype=np.float32)
-    sweep = sweep_dims((3, 1), (-0.5, 0.0, 0.25), 4)
-    poses = sweep.poses(pose).reshape(2, 3, 4)
+    sweep = sweep_dims(pose, (3, 1), (-0.5, 0.0, 0.25))
     for row, dim in enumerate((3, 1)):
         for column, delta in enumerate(sweep.steps):
             expected = [x + (delta if place == dim else 0) for place, x in enumerate(pose)]
-            assert expected == pytest.approx(poses[row, column].tolist())
+            assert expected == pytest.approx(sweep.poses[row, column].tolist())
