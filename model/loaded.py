@@ -34,8 +34,7 @@ from model.preprocess import (
 from model.runtime import Device, Runtime
 from model.views.methods import ViewMethods
 from model.views.net import require, run
-from model.views.query import PictureQuery, describe_fault
-from model.views.view import A, Q, View
+from model.views.view import A, PictureQuery, Q, View, describe_fault
 
 if TYPE_CHECKING:
     from model.views.classify import FailedPrediction, PredictionAnswer

@@ -13,8 +13,7 @@ from model.bundle import Manifest
 from model.preprocess import Prepared
 from model.preprocess.picture import MAX_TIMES
 from model.views import all_views
-from model.views.query import PictureQuery, ViewQuery
-from model.views.view import View
+from model.views.view import PictureQuery, View, ViewQuery
 from service.errors import (
     Busy,
     InvalidParameter,

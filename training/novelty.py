@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +120,9 @@ def fit_novelty(
     """
     for gaussians in (fit_gaussians(fitted.presence, fitted.poses), None):
         features = find_features(runtime, fitted, gaussians)
-        tables = {name: tabulate(values, QUANTILES) for name, values in features.items()}
+        tables: dict[str, Any] = {
+            name: tabulate(values, QUANTILES) for name, values in features.items()
+        }
         rule = NoveltyRule(
             QUANTILES, **tables, threshold=0.0, images=described, gaussians=gaussians
         )

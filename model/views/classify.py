@@ -25,10 +25,8 @@ from model.views.answers import (
     is_none,
 )
 from model.views.net import Encoded, Net, require
-from model.views.notes import useless_sets
 from model.views.novelty import NoveltyReport, score_encoded
-from model.views.query import PictureQuery
-from model.views.view import View
+from model.views.view import PictureQuery, View, useless_sets
 
 _INLINE = 4
 """The predictions of at most this many images are formed on the event loop."""

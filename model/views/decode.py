@@ -16,8 +16,7 @@ from model.errors import InvalidParameter
 from model.measures import measure_drawings
 from model.views.answers import DataUrl, ModelAnswer, Vector, answer_fields
 from model.views.net import Net, check_label
-from model.views.query import Index, Scale, ViewQuery
-from model.views.view import View
+from model.views.view import Index, Scale, View, ViewQuery
 
 MAX_POSES = 256
 """A query has at most this many poses, which are decoded as one batch."""

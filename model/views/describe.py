@@ -13,8 +13,7 @@ from model.measures import Measure, measures_of
 from model.preprocess import Prepared
 from model.views.answers import CapsuleAnswer, Number, Part, answer_fields, is_none
 from model.views.net import Capsule, Net, encode_picture, most_present
-from model.views.query import TargetQuery
-from model.views.view import View
+from model.views.view import TargetQuery, View
 
 _UNUSUAL = 20
 """The sentence tells what fewer than so many percent of the class have less of, or more."""

@@ -23,9 +23,8 @@ from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Inner, Matrix, Number, Poses, Vector, answer_fields
 from model.views.figure import name_chart, new_figure, render, show_strip, spaced
 from model.views.net import Net, encode_all, encode_picture
-from model.views.query import TargetQuery
 from model.views.routing import project
-from model.views.view import View
+from model.views.view import TargetQuery, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -243,8 +242,8 @@ def draw(answer: EquivarianceAnswer, query: EquivarianceQuery) -> bytes:  # noqa
         name_chart(others[0], title)
         _draw_poses(others[1], values, poses)
         points = _draw_path(path[0].subplots(), answer, dict(zip(shown, titles, strict=True)))
-        for axes, step in zip(panels, shown, strict=True):
-            axes.spines[:].set(color=points.to_rgba(step), linewidth=3)
+        for axes, colour in zip(panels, points.to_rgba(np.array(shown)), strict=True):
+            axes.spines[:].set(color=colour, linewidth=3)
     (others or [first])[-1].set_xlabel(RANGES[answer.transform].unit)
     return render(figure)
 

@@ -29,8 +29,8 @@ def new_figure(width_px: float, height_px: float, *, constrained: bool = True) -
     """An empty figure of this size, whose parts matplotlib arranges if it is `constrained`."""
     from matplotlib.figure import Figure  # noqa: PLC0415  takes half a second
 
-    layout = "constrained" if constrained else "none"
-    return Figure((width_px / _DPI, height_px / _DPI), _DPI, layout=layout)
+    size = width_px / _DPI, height_px / _DPI
+    return Figure(size, _DPI, layout="constrained" if constrained else None)
 
 
 def render(figure: Figure) -> bytes:

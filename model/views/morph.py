@@ -30,8 +30,7 @@ from model.views.answers import (
 from model.views.equivariance import angles_deg
 from model.views.figure import name_chart, new_figure, render, show_strip, spaced
 from model.views.net import Encoded, Net, encode_all
-from model.views.query import TargetQuery
-from model.views.view import View
+from model.views.view import TargetQuery, View
 
 MAX_STEPS = 64
 _PARALLEL = 1e-6

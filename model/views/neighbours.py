@@ -17,8 +17,7 @@ from model.preprocess import Floats, Prepared, scale
 from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, answer_fields
 from model.views.figure import new_figure, render, show_strip
 from model.views.net import Net, encode_picture
-from model.views.query import TargetQuery
-from model.views.view import View
+from model.views.view import TargetQuery, View
 
 MAX_NEIGHBOURS = 20
 _CELL_PX = 110

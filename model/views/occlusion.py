@@ -18,8 +18,7 @@ from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Matrix, Number, answer_fields
 from model.views.figure import OPPOSES, new_figure, render, show_image, show_support
 from model.views.net import Encoded, Net, encode_all
-from model.views.query import TargetQuery
-from model.views.view import View
+from model.views.view import TargetQuery, View
 
 MAX_PATCHES = 256
 """The most patches for one image, each of which is encoded."""

@@ -13,8 +13,7 @@ from model.measures import measure_drawings
 from model.preprocess import Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, Pose, answer_fields, is_none
 from model.views.net import Net, encode_picture
-from model.views.query import Index, Scale, TargetQuery
-from model.views.view import View
+from model.views.view import Index, Scale, TargetQuery, View
 
 MAX_DELTA = 1
 """The largest change of a dimension."""

@@ -9,8 +9,7 @@ from model.canvas import draw_image
 from model.preprocess import Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Number, answer_fields
 from model.views.net import Net, encode_picture
-from model.views.query import Scale, TargetQuery
-from model.views.view import View
+from model.views.view import Scale, TargetQuery, View
 
 
 class ReconstructQuery(TargetQuery):

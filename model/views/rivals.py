@@ -10,9 +10,7 @@ from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, answer_fields
 from model.views.figure import new_figure, render, show_strip
 from model.views.net import Net, encode_picture
-from model.views.notes import untrained_absent_classes
-from model.views.query import PictureQuery
-from model.views.view import View
+from model.views.view import PictureQuery, View, untrained_absent_classes
 
 MAX_RIVALS = 64
 """An answer has at most this many classes."""

@@ -31,9 +31,8 @@ from model.views.answers import (
     is_none,
 )
 from model.views.net import Encoded, Net
-from model.views.query import SCALE_TEXT, TargetQuery
 from model.views.routing_figure import draw_routing
-from model.views.view import View
+from model.views.view import SCALE_TEXT, TargetQuery, View
 
 _ROUNDING = 1e-3
 """The tolerance of the sum of a capsule's couplings."""

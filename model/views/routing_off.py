@@ -26,8 +26,7 @@ from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Inner, Part, Vector, answer_fields
 from model.views.figure import OPPOSES, SUPPORTS, new_figure, render, show_image
 from model.views.net import Encoded, Net, most_present
-from model.views.query import TargetQuery
-from model.views.view import View
+from model.views.view import TargetQuery, View
 
 Variant = Literal["routed", "uniform", "one-iteration", "no-bias"]
 _STYLES: dict[Variant, tuple[str, str]] = {

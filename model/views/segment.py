@@ -15,8 +15,7 @@ from model.pairs import INK, colour, find_masks, share_ink
 from model.preprocess import Floats, Prepared
 from model.views.answers import DataUrl, FitReport, Inner, ModelAnswer, Number, Part, answer_fields
 from model.views.net import Net, encode_picture, most_present
-from model.views.query import PictureQuery, Scale
-from model.views.view import View
+from model.views.view import PictureQuery, Scale, View
 
 MAX_SEGMENTS = 100
 PRESENT = 0.2

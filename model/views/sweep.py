@@ -18,8 +18,7 @@ from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, Pose, answer_fields
 from model.views.decode import MAX_POSES
 from model.views.net import Net, encode_picture
-from model.views.query import SCALE_TEXT, Delta, Index, TargetQuery
-from model.views.view import View
+from model.views.view import SCALE_TEXT, Delta, Index, TargetQuery, View
 
 By = Literal["direction", "dimension"]
 SHARES = (-1.0, -0.8, -0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6, 0.8, 1.0)

@@ -1,30 +1,159 @@
-"""The declaration of a view, with which each module of this package ends."""
+"""The declaration of a view, with which each module of this package ends, and its parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
-from typing import Any, Concatenate, Generic, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Concatenate, Generic, TypeVar, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
-from model.canvas import showing
-from model.errors import NotOffered
-from model.preprocess import Prepared
+from model.canvas import showing, write_below
+from model.errors import InvalidParameter, NotOffered
+from model.preprocess import Fit, Polarity, Prepared
 from model.views.answers import ModelAnswer
-from model.views.net import Net
-from model.views.notes import poor_decoder, write_below
-from model.views.query import ViewQuery
+from model.views.net import Net, check_label
 
+MAX_CLASSES = 1000
+"""Labels and dimensions in queries may have this many values; models have fewer."""
+Delta = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
+Index = Annotated[int, Field(ge=0, le=MAX_CLASSES - 1)]
+SCALE_TEXT = "PNG: each pixel becomes scale x scale, or less in a very large drawing."
+Scale = Annotated[int, Field(ge=1, le=32, description=SCALE_TEXT)]
 RESPONSE_COST_ROWS = 1
 """The rows that forming a response costs, where it takes as long as inference."""
 Note = Callable[[Manifest], str | None]
 """A sentence on what limits a network's answers; None where it does not apply."""
-Q = TypeVar("Q", bound=ViewQuery)
+Q = TypeVar("Q", bound="ViewQuery")
 A = TypeVar("A", bound=ModelAnswer)
+
+
+class Query(BaseModel):
+    """Parameters by name. Unknown parameters are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    lists: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that may be repeated. If another parameter is repeated, its last value counts."""
+
+
+class ViewQuery(Query):
+    """The parameters of a view."""
+
+    max_rows: ClassVar[int] = 0
+    """The largest number of `rows` of any query, for any network."""
+
+    def check(self, manifest: Manifest) -> None:
+        """Refuse parameters that do not fit this network, before any picture is read.
+
+        Raises:
+            InvalidParameter: a parameter is out of the network's range.
+            NotOffered: the network cannot do what the parameters need.
+        """
+        self.rows(manifest)
+
+    def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
+        """The images and poses that are computed for each picture after its encoding.
+
+        Raises:
+            InvalidParameter: a parameter is out of the network's range.
+        """
+        return self.max_rows
+
+
+class FitQuery(Query):
+    """How images are fitted to the network's size."""
+
+    fit: Fit = Field(
+        "auto",
+        description="`none` requires the network's size, or a larger one in `/classify` if the "
+        "model has `any_size`; `stretch` scales the whole image; `crop` "
+        "takes the centre; `digit` and `pair` find the strokes of one or two digits; `auto` is "
+        "`none` if the size matches, else the rule `preprocess` of the model.",
+    )
+    polarity: Polarity = Field(
+        "auto",
+        description="`auto` detects it; not used for photographs.",
+    )
+
+
+class PictureQuery(FitQuery, ViewQuery):
+    """The parameters of every view of pictures."""
+
+    def any_size(self, manifest: Manifest) -> bool:  # noqa: ARG002
+        """Whether pictures may be larger than the network's image."""
+        return False
+
+
+class TargetQuery(PictureQuery):
+    """The parameters of every view of one class of an image."""
+
+    target: Index | None = Field(
+        None, description="The label of a class. The default is the class of the longest capsule."
+    )
+
+    def check(self, manifest: Manifest) -> None:
+        """Refuse a label that the network does not have."""
+        check_label(manifest, self.target)
+        super().check(manifest)
+
+
+def describe_fault(error: ValidationError) -> InvalidParameter:
+    """The first fault of a query that pydantic refused; a fault of the body has no parameter."""
+    fault = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, fault["loc"]))
+    names = [part for part in fault["loc"] if isinstance(part, str)]
+    if not names:
+        return InvalidParameter(fault["msg"])
+    texts = {"extra_forbidden": f"unknown parameter {where}", "missing": f"{where} is required"}
+    text = texts.get(fault["type"], f"{where}: {fault['msg']}")
+    return InvalidParameter(text, parameter=names[0])
+
+
+def poor_decoder(manifest: Manifest) -> str | None:
+    """What pictures of the decoder lack, where poses explain less than half or a linear code."""
+    explained = manifest.explained
+    if explained is not None and explained.is_weak:
+        return (
+            f"A pose of {manifest.name} explains only {100 * explained.pose:.0f} % of the variance "
+            "of images, so what it draws says little: look at neighbours, occlusion, routing and "
+            "confidence instead, or train with more images of each class (of photographs, with "
+            "--stem pretrained)."
+        )
+    if explained is None or not explained.is_low:
+        return None
+    return (
+        f"A pose of {manifest.name} explains only {100 * explained.pose:.0f} % of the variance of "
+        f"images; PCA of the same class with as many numbers explains "
+        f"{100 * explained.pca_same:.0f} %. What the decoder draws shows little of the image "
+        "except its class."
+    )
+
+
+def untrained_absent_classes(manifest: Manifest) -> str | None:
+    """Why the decoder's pictures of absent classes say little, unless it learnt from pairs."""
+    recipe = manifest.training.get("recipe")
+    if recipe is None or recipe.get("task") == "pairs":
+        return None
+    return (
+        f"The decoder of {manifest.name} was trained on the class of each image alone. What it "
+        "draws for an absent class is left to chance, often the same blur for every image. Do not "
+        "read it as the network's idea of that class in this image."
+    )
+
+
+def useless_sets(manifest: Manifest, coverage: float | None) -> list[str] | None:
+    """That sets of labels add nothing, where each is the most probable label alone."""
+    confidence = manifest.confidence
+    if coverage is None or confidence is None or not confidence.is_top_label_alone(coverage):
+        return None
+    note = (
+        f"At a coverage of {coverage:g}, every set of {manifest.name} is the most probable label "
+        "alone: the network is right more often than that, so the sets add nothing."
+    )
+    return [note]
 
 
 @dataclass(frozen=True)

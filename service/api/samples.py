@@ -13,7 +13,7 @@ from model.bundle.samples import Sample, read_samples
 from model.canvas import draw_image
 from model.pairs import DIGIT_SIZE, MAX_SHIFT_PX, overlay
 from model.views.answers import Part
-from model.views.query import FitQuery, Scale
+from model.views.view import FitQuery, Scale
 from service.api.models import ModelPath
 from service.errors import InvalidParameter, unwrap
 from service.http.answers import PngResponse

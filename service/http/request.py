@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.views.net import require
-from model.views.query import describe_fault
+from model.views.view import describe_fault
 from service.admission import NO_ROOM, Claim
 from service.errors import (
     Busy,

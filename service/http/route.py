@@ -19,7 +19,7 @@ from starlette.datastructures import QueryParams
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from model.views import query as views
+from model.views import view as views
 from service.errors import (
     InvalidParameter,
     MalformedRequest,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from model.errors import InvalidParameter
 from model.outputs import Trace
@@ -92,6 +94,16 @@ class HalfActive(NumpyNet):
         """As the network that it extends."""
         classes = (await super().trace(image)).classes
         return Trace(classes._replace(input_presence=classes.input_presence / 2))
+
+
+def test_poses_are_drawn_side_by_side() -> None:
+    """In the order of the query, as large as the scale says."""
+    poses, view = [[0.5, 0.25], [1, 0], [0, 0]], find_view("decode")
+    answer = ask("decode", pose=None, poses=poses)
+    assert view.draw is not None
+    drawn = Image.open(io.BytesIO(view.draw(answer, view.query(label=1, poses=poses, scale=2))))
+    assert (3 * 4 * 2, 4 * 2) == drawn.size
+    assert [64, 255, 0] == [drawn.getpixel((x, 7)) for x in (7, 8, 23)]
 
 
 @pytest.mark.parametrize("name", ASKED)
