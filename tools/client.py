@@ -166,7 +166,7 @@ def read_methods(document: Json) -> list[Method]:
 def _read_method(
     verb: str, path: str, operation: Json, used: Counter[str], schemas: Json
 ) -> Method:
-    name = operation["operationId"]
+    name: str = operation["operationId"]
     content = operation["responses"]["200"].get("content", {})
     schema = content.get("application/json", {}).get("schema", {})
     drawn = bool(schema) and "image/png" in content

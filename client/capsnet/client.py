@@ -14,21 +14,19 @@ from PIL import Image
 from typing_extensions import Self
 
 from capsnet import background
-from capsnet._generated import Limits, Methods, ViewMethods
+from capsnet._generated import FailedPrediction, Limits, Methods, ViewMethods
 from capsnet.calls import Call
 from capsnet.deadline import Deadline
 from capsnet.errors import DeadlineExceeded, Problem
-from capsnet.images import ImageLike, is_one, read_image, read_on_thread
+from capsnet.images import ImageLike, is_one, read_image
 from capsnet.transport import (
     GRACE_S,
     client_options,
-    failed,
-    form_batches_on_threads,
+    form_batches,
     only,
     read_content,
     read_response,
     request_arguments,
-    too_large_together,
     translated,
 )
 
@@ -70,7 +68,8 @@ class _Client(Methods):
         """The outcomes of some images at a time, in order; a few requests are sent at once."""
         waiting: deque[asyncio.Task[list[T]]] = deque()
         try:
-            async for batch in form_batches_on_threads(images, limits):
+            batches = form_batches(images, limits)  # which reads files, so on a thread
+            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 waiting.append(asyncio.ensure_future(self._request_batch(batch, call)))
                 if len(waiting) >= self.connections:
                     yield await waiting.popleft()
@@ -86,8 +85,10 @@ class _Client(Methods):
         try:
             return await self._request(call.with_images(images))
         except Problem as problem:
-            if not too_large_together(images, problem):
-                return failed(images, problem)
+            if len(images) == 1 and problem.about_image:
+                return [FailedPrediction(problem=problem)]  # type: ignore[list-item]
+            if len(images) == 1 or problem.status != httpx.codes.REQUEST_ENTITY_TOO_LARGE:
+                raise  # fewer have fewer pixels together
         half = len(images) // 2
         first = await self._request_batch(images[:half], call)
         return first + await self._request_batch(images[half:], call)
@@ -96,22 +97,20 @@ class _Client(Methods):
         """The answer to a call, whose images are bytes; a busy service is asked again."""
         deadline = Deadline(self.timeout_s if call.timeout_s is None else call.timeout_s)
         async for attempt in stamina.retry_context(deadline.pause_s, attempts=None, timeout=None):
-            with attempt, translated(self._http.base_url, deadline.timeout_s):
-                limit_s = deadline.left_s() + GRACE_S
+            with attempt, translated(self._http.base_url):
+                exchange, limit_s = self._exchange(call, deadline), deadline.left_s() + GRACE_S
                 try:
-                    return await asyncio.wait_for(self._exchange(call, deadline), limit_s)
-                except DeadlineExceeded:
-                    raise  # of this package; a TimeoutError too
+                    response, content = await asyncio.wait_for(exchange, limit_s)
                 except asyncio.TimeoutError as error:
                     text = f"no answer within {deadline.timeout_s:g} s"
                     raise DeadlineExceeded(text) from error
+                return read_response(call, response, content)
         raise AssertionError("the last attempt raises")
 
-    async def _exchange(self, call: Call[T], deadline: Deadline) -> T:
-        """Send a request once, and read its answer."""
+    async def _exchange(self, call: Call[Any], deadline: Deadline) -> tuple[httpx.Response, bytes]:
+        """Send a request once. The answer, and its content."""
         async with self._http.stream(**request_arguments(call, deadline)) as response:
-            content = await read_content(response, deadline)
-        return read_response(call, response, content)
+            return response, await read_content(response)
 
 
 class CapsNet(_Client):
@@ -199,7 +198,7 @@ class AsyncCapsNet(_Client):
         return AsyncDrawings(self, scale)
 
     async def _send(self, call: Call[T]) -> T:
-        contents = [await read_on_thread(image) for image in call.images]
+        contents = [await asyncio.to_thread(read_image, image) for image in call.images]
         return await self._request(call.with_images(contents))
 
     async def _send_one_or_all(self, images: Any, call: Call[list[T]]) -> T | list[T]:

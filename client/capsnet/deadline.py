@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from capsnet.errors import DeadlineExceeded, Problem
 
 DEFAULT_PAUSE_S = 1.0
 """The pause before the next attempt, if the service names none."""
 _MIN_PAUSE_S = 0.05
-MAX_RETRY_AFTER_S = 86_400.0
-"""A service that asks for a longer pause is taken to ask for a day."""
 _BUSY = (429, 503)
 
 
-@dataclass
 class Deadline:
     """Begins when it is made."""
 
-    timeout_s: float
-    clock: Callable[[], float] = time.monotonic
-    end: float = field(init=False)
-    """The time of the clock at which the deadline passes."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.timeout_s < float("inf"):
-            raise ValueError(f"timeout_s is a positive number of seconds, not {self.timeout_s}")
-        self.end = self.clock() + self.timeout_s
+    def __init__(self, timeout_s: float) -> None:
+        if not 0 < timeout_s < float("inf"):
+            raise ValueError(f"timeout_s is a positive number of seconds, not {timeout_s}")
+        self.timeout_s = timeout_s
+        self.end = time.monotonic() + timeout_s
 
     def left_s(self) -> float:
         """The seconds that are left.
@@ -36,7 +27,7 @@ class Deadline:
         Raises:
             DeadlineExceeded: no time is left.
         """
-        left = self.end - self.clock()
+        left = self.end - time.monotonic()
         if left <= 0:
             raise DeadlineExceeded(f"no answer within {self.timeout_s:g} s")
         return left
@@ -50,14 +41,14 @@ class Deadline:
             return False
         wanted = DEFAULT_PAUSE_S if error.retry_after_s is None else error.retry_after_s
         pause = max(_MIN_PAUSE_S, wanted)
-        return pause if self.clock() + pause < self.end else False
+        return pause if time.monotonic() + pause < self.end else False
 
 
 def parse_retry_after(value: str | None) -> float | None:
-    """The seconds of a `Retry-After` header, at most `MAX_RETRY_AFTER_S`.
+    """The seconds of a `Retry-After` header.
 
     None if there is no such header, or if it is a date, which the service does not send.
     """
     if value is None or not (value.isascii() and value.strip().isdigit()):
         return None
-    return min(float(value), MAX_RETRY_AFTER_S)
+    return float(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 from collections.abc import Iterable
 from os import PathLike
@@ -56,13 +55,6 @@ def read_image(image: ImageLike) -> bytes:
             raise TypeError("open the file in binary mode: open(path, 'rb')")
         return content
     raise TypeError(f"an image is a path, bytes, a file or an array, not {type(image).__name__}")
-
-
-async def read_on_thread(image: ImageLike) -> bytes:
-    """The bytes of an image file, read or encoded on a thread; see `read_image`."""
-    if isinstance(image, bytes):
-        return image
-    return await asyncio.to_thread(read_image, image)
 
 
 def _has_many_channels(array: NDArray[Any]) -> bool:

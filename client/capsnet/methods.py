@@ -159,51 +159,32 @@ def one_or_all(
         kind: of an outcome.
         failed: of the outcome of an image that could not be read.
     """
-
-    def decorate(declared: Callable[..., Any]) -> OneOrAllMethod[P, T, Failed]:
-        describe = _describe_batches(declared, path, read_outcomes(member, kind, failed))
-
-        @wraps(declared)
-        def method(self: Any, *args: Any, **options: Any) -> Any:
-            images, call = describe(self, *args, **options)
-            return self._send_one_or_all(images, call)
-
-        return cast("OneOrAllMethod[P, T, Failed]", method)
-
-    return decorate
+    read = read_outcomes(member, kind, failed)
+    return lambda declared: _batched(declared, path, read, "_send_one_or_all")
 
 
 def each(
     path: str, member: str, kind: type[T], failed: type[Failed]
 ) -> Callable[[Callable[Concatenate[Any, P], Any]], EachMethod[P, T | Failed]]:
     """Give a declared method its body, which yields outcomes; parameters as in `one_or_all`."""
-
-    def decorate(declared: Callable[..., Any]) -> EachMethod[P, T | Failed]:
-        describe = _describe_batches(declared, path, read_outcomes(member, kind, failed))
-
-        @wraps(declared)
-        def method(self: Any, *args: Any, **options: Any) -> Any:
-            images, call = describe(self, *args, **options)
-            return self._send_each(images, call)
-
-        return cast("EachMethod[P, T | Failed]", method)
-
-    return decorate
+    read = read_outcomes(member, kind, failed)
+    return lambda declared: _batched(declared, path, read, "_send_each")
 
 
-def _describe_batches(
-    declared: Callable[..., Any], path: str, read: Callable[[bytes], list[T]]
-) -> Callable[..., tuple[Any, Call[list[T]]]]:
-    """Make the images of a method, and its call without them, from its arguments."""
+def _batched(
+    declared: Callable[..., Any], path: str, read: Callable[[bytes], list[T]], send: str
+) -> Any:
+    """Give a declared method of many images its body; `send` is the client's method it calls."""
     signature = inspect.signature(declared)
 
-    def describe(*args: Any, **options: Any) -> tuple[Any, Call[list[T]]]:
-        values = _bind(signature, args, options)
+    @wraps(declared)
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        values = _bind(signature, (self, *args), options)
         images, timeout_s = values.pop("images"), values.pop("timeout_s", None)
         call = Call(declared.__name__, "POST", path, read, query=values, timeout_s=timeout_s)
-        return images, call
+        return getattr(self, send)(images, call)
 
-    return describe
+    return method
 
 
 def _bind(

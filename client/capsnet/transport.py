@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -80,7 +79,7 @@ def request_arguments(call: Call[Any], deadline: Deadline) -> dict[str, Any]:
         "url": call.path.lstrip("/"),
         "headers": headers,
         "params": {name: _query_value(value) for name, value in call.query.items()},
-        "timeout": httpx.Timeout(left_s + GRACE_S),
+        "timeout": None,  # the client ends the whole exchange
         **body,
     }
 
@@ -97,20 +96,17 @@ def _write_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: poses.tolist(), "label": int(parameters["label"])}
 
 
-async def read_content(response: httpx.Response, deadline: Deadline) -> bytes:
+async def read_content(response: httpx.Response) -> bytes:
     """The content of an answer whose headers have come.
 
     Raises:
         InvalidAnswer: it is larger than those of the service, or compressed more than once.
-        DeadlineExceeded: parts still arrive after the deadline.
     """
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("gzip", "identity"):
         raise InvalidAnswer(f"the answer has the unknown content encoding {encoding[:50]!r}")
     content = bytearray()
     async for part in response.aiter_bytes():
-        if content:
-            deadline.left_s()
         content += part
         if len(content) > MAX_ANSWER_BYTES:
             raise InvalidAnswer(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
@@ -150,12 +146,10 @@ def read_response(call: Call[T], response: httpx.Response, content: bytes) -> T:
 
 
 @contextmanager
-def translated(url: httpx.URL, timeout_s: float) -> Iterator[None]:
+def translated(url: httpx.URL) -> Iterator[None]:
     """Errors of httpx become this package's."""
     try:
         yield
-    except httpx.TimeoutException as error:
-        raise DeadlineExceeded(f"no answer within {timeout_s:g} s") from error
     except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
         raise Unreachable(f"no connection to {url}: {error}") from error
     except (httpx.TransportError, httpx.DecodingError) as error:
@@ -183,33 +177,8 @@ def form_batches(images: Iterable[ImageLike], limits: Limits) -> Iterator[list[b
         yield batch
 
 
-async def form_batches_on_threads(
-    images: Iterable[ImageLike], limits: Limits
-) -> AsyncIterator[list[bytes]]:
-    """The same, with files that are read on a thread, so that the event loop keeps running."""
-    batches = form_batches(images, limits)
-    while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-        yield batch
-
-
 def only(outcomes: list[T]) -> T:
     """The outcome of a request with one image."""
     if len(outcomes) != 1 or isinstance(outcomes[0], FailedPrediction):
         raise InvalidAnswer("one image was sent, but not one prediction came back")
     return outcomes[0]
-
-
-def too_large_together(images: list[bytes], problem: Problem) -> bool:
-    """Whether fewer of a request's images may be accepted: the service limits their pixels."""
-    return len(images) > 1 and problem.status == httpx.codes.REQUEST_ENTITY_TOO_LARGE
-
-
-def failed(images: list[bytes], problem: Problem) -> list[Any]:
-    """The outcome of an image that is at fault, and was alone in its request.
-
-    Raises:
-        Problem: the request as a whole is at fault.
-    """
-    if len(images) > 1 or not problem.about_image:
-        raise problem
-    return [FailedPrediction(problem=problem)]

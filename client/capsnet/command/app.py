@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 from PIL import Image
 
-from capsnet import _generated
 from capsnet._generated import Fit, Polarity
 from capsnet.client import CapsNet
 from capsnet.command import display, several
@@ -24,8 +23,7 @@ from capsnet.transport import DEFAULT_URL
 
 _EPILOG = (
     "Exit codes: 0 answered; 1 refused, or one image of several could not be read; 2 wrong usage "
-    "or no such file; "
-    "3 no service; 4 no answer in time, or a broken one."
+    "or no such file; 3 no service; 4 no answer in time, or a broken one."
 )
 app = typer.Typer(
     help="Look inside capsule networks.",
@@ -93,14 +91,14 @@ def classify(
         _classify_one(client, pictures[0], options, as_json=as_json)
         return
     files = several.find_pictures(pictures)
-    outcomes = client.classify_each(map(read, files), **options)
-    answers = zip(files, several.followed(outcomes, len(files)), strict=True)
+    outcomes, failed = client.classify_each(map(read, files), **options), list[Path]()
+    answers = several.followed(files, outcomes, failed)
     if output:
-        failed = several.write_answers(output, answers)
+        several.write_answers(output, answers)
     elif as_json:
-        failed = several.write_list(answers)
+        display.write_json([{"file": str(file), **one.to_dict()} for file, one in answers])
     else:
-        failed = several.show_table(console, answers)
+        several.show_table(console, answers)
     if failed:
         raise typer.Exit(Exit.REFUSED)
 
@@ -132,13 +130,14 @@ def describe(
             else:
                 display.show_description(answer)
         return
-    asked = several.followed(several.describe_each(client, files, options), len(files))
-    if failed := several.write_readings(output, zip(files, asked, strict=True)):
-        errors.print(f"[red]capsnet:[/] {failed} of {len(files)} pictures have no description")
+    outcomes, failed = several.describe_each(client, files, options), list[Path]()
+    several.write_readings(output, several.followed(files, outcomes, failed))
+    if failed:
+        errors.print(f"[red]capsnet:[/] {len(failed)} of {len(files)} pictures have no description")
         raise typer.Exit(Exit.REFUSED)
 
 
-add_views(app, _generated, display.SHOWS, display.show_answer, but={"describe"})
+add_views(app)
 
 
 @app.command()

@@ -64,10 +64,11 @@ _SHARED: dict[str, Option] = {
 def asking(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command its client, the options for it, and its exit code."""
 
-    def run(**given: Any) -> None:
-        shared = {name: given.pop(name) for name in _SHARED}
-        with reporting(), connected(**shared) as client:
-            command(client, **given)
+    def run(*, url: str, local: str | None, key: str | None, timeout: float, **given: Any) -> None:
+        with reporting():
+            asked = LocalCapsNet(local) if local else CapsNet(url, api_key=key, timeout_s=timeout)
+            with asked as client:
+                command(client, **given)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     options = {one.name: (one.annotation, one.default) for one in own}
@@ -87,22 +88,6 @@ def described(
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
-
-
-@contextmanager
-def connected(
-    *,
-    url: str,
-    local: str | None,
-    key: str | None = None,
-    timeout: float = 30.0,
-) -> Iterator[CapsNet]:
-    """A client of the service that was asked for, or of a bundle in this process."""
-    if local is None:
-        with CapsNet(url, api_key=key, timeout_s=timeout) as client:
-            yield client
-    else:
-        yield LocalCapsNet(local)
 
 
 @contextmanager

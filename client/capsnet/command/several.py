@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import track
@@ -20,7 +20,7 @@ from capsnet.client import CapsNet
 from capsnet.errors import Problem
 
 T = TypeVar("T")
-
+Row = dict[str, Any]
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".npy"})
 STDIN = Path("-")
 COLUMNS = (
@@ -29,7 +29,8 @@ COLUMNS = (
 )
 _FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """The first characters of formulas, also the full-width ones."""
-Outcome = Prediction | FailedPrediction
+Answers = Iterable[tuple[Path, Prediction | FailedPrediction]]
+"""Files, each with what was answered."""
 
 
 def find_pictures(paths: Sequence[Path]) -> list[Path]:
@@ -50,55 +51,58 @@ def find_pictures(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def to_row(path: Path, outcome: Outcome) -> dict[str, Any]:
-    """One line of a table."""
-    if isinstance(outcome, FailedPrediction):
-        return {"file": str(path), "error": outcome.problem.detail}
-    novelty = outcome.novelty
-    return {
-        "file": str(path),
-        "label": outcome.label,
-        "class_name": outcome.class_name,
-        "length": outcome.length,
-        "probability": outcome.probability,
-        "labels": _or(outcome),
-        "novelty": novelty and novelty.score,
-        "novel": novelty and novelty.novel,
-    }
-
-
 def describe_each(
     client: CapsNet, files: Iterable[Path], options: dict[str, Any]
-) -> Iterator[DescribeAnswer | Problem]:
+) -> Iterator[DescribeAnswer | FailedPrediction]:
     """The description of each file in turn, or why it was refused."""
 
-    def describe(file: Path) -> DescribeAnswer | Problem:
+    def describe(file: Path) -> DescribeAnswer | FailedPrediction:
         try:
             return client.describe(file, **options)
         except Problem as problem:
-            return problem
+            return FailedPrediction(problem=problem)
 
-    yield from map(describe, files)
+    return map(describe, files)
+
+
+def followed(
+    files: Sequence[Path], outcomes: Iterable[T], failed: list[Path]
+) -> Iterator[tuple[Path, T]]:
+    """Files with their outcomes; those that fail are added to `failed`.
+
+    A progress bar is on standard error if that is a terminal.
+    """
+    console = Console(stderr=True)
+    shown = track(
+        zip(files, outcomes, strict=True),
+        "asking",
+        total=len(files),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    for file, outcome in shown:
+        if isinstance(outcome, FailedPrediction):
+            failed.append(file)
+        yield file, outcome
 
 
 def write_readings(
-    path: Path | None, answers: Iterable[tuple[Path, DescribeAnswer | Problem]]
-) -> int:
+    path: Path | None, answers: Iterable[tuple[Path, DescribeAnswer | FailedPrediction]]
+) -> None:
     """Write one line for each description, to a .csv file or to standard output.
 
-    The two digits of a pair have a line each. Returns how many pictures were refused.
+    The two digits of a pair have a line each.
 
     Raises:
         ValueError: the file's suffix is another one.
     """
     if path and path.suffix != ".csv":
         raise ValueError(f"readings are written to a .csv file, not {path}")
-    rows: list[dict[str, Any]] = []
-    failed = 0
+    rows: list[Row] = []
     for file, answer in answers:
-        if isinstance(answer, Problem):
-            failed += 1
-            rows.append({"file": str(file), "error": str(answer)})
+        if isinstance(answer, FailedPrediction):
+            rows.append({"file": str(file), "error": str(answer.problem)})
             continue
         parts: list[Any] = [answer, *([answer.second] if answer.second else [])]
         for part in parts:
@@ -106,26 +110,33 @@ def write_readings(
             for one in part.readings:
                 row[f"{one.name} ({one.unit})" if one.unit else one.name] = one.value
             rows.append(row | {"sentence": answer.sentence})
-    names = dict.fromkeys(name for row in rows for name in row)
-    with path.open("w", newline="", encoding="utf-8") if path else nullcontext(sys.stdout) as out:
-        writer = csv.DictWriter(out, list(names), lineterminator="\n")
+    _write_csv(path, list(dict.fromkeys(name for row in rows for name in row)), rows)
+
+
+def write_answers(path: Path, answers: Answers) -> None:
+    """Write a .csv or .jsonl file of the answers, each as it comes.
+
+    Raises:
+        ValueError: the file's suffix is another one.
+    """
+    if path.suffix == ".csv":
+        _write_csv(path, COLUMNS, (_to_row(file, outcome) for file, outcome in answers))
+    elif path.suffix == ".jsonl":
+        with path.open("w", encoding="utf-8") as lines:
+            for file, outcome in answers:
+                lines.write(f"{json.dumps({'file': str(file), **outcome.to_dict()})}\n")
+    else:
+        raise ValueError(f"answers are written to a .csv or .jsonl file, not {path}")
+
+
+def _write_csv(path: Path | None, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Write a table to a file, or to standard output."""
+    file = path and path.open("w", newline="", encoding="utf-8", errors="replace")
+    with file or nullcontext(sys.stdout) as out:
+        writer = csv.DictWriter(out, columns, lineterminator="\n")
         writer.writeheader()
         for row in rows:
             writer.writerow({name: quote_formula(cell) for name, cell in row.items()})
-    return failed
-
-
-def followed(outcomes: Iterable[T], total: int) -> Iterator[T]:
-    """The same, with a progress bar on standard error if that is a terminal."""
-    console = Console(stderr=True)
-    yield from track(
-        outcomes,
-        "asking",
-        total=total,
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
 
 
 def quote_formula(cell: object) -> object:
@@ -137,66 +148,32 @@ def quote_formula(cell: object) -> object:
     return f"'{cell}" if is_formula else cell
 
 
-def write_answers(path: Path, answers: Iterable[tuple[Path, Outcome]]) -> int:
-    """A .csv or .jsonl file of the answers, each written as it comes; how many failed.
-
-    Raises:
-        ValueError: the file's suffix is another one.
-    """
-    if path.suffix not in (".csv", ".jsonl"):
-        raise ValueError(f"answers are written to a .csv or .jsonl file, not {path}")
-    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
-        return (_write_csv if path.suffix == ".csv" else _write_lines)(file, answers)
+def _to_row(path: Path, outcome: Prediction | FailedPrediction) -> Row:
+    if isinstance(outcome, FailedPrediction):
+        return {"file": str(path), "error": outcome.problem.detail}
+    row: Row = {name: getattr(outcome, name) for name in ("label", "class_name", "length")}
+    row |= {"file": str(path), "probability": outcome.probability, "labels": _or(outcome)}
+    if outcome.novelty:
+        row |= {"novelty": outcome.novelty.score, "novel": outcome.novelty.novel}
+    return row
 
 
-def write_list(answers: Iterable[tuple[Path, Outcome]]) -> int:
-    """One line of JSON on standard output, a list; how many failed."""
-    members = [_to_members(path, outcome) for path, outcome in answers]
-    sys.stdout.write(f"{json.dumps(members)}\n")
-    return sum("problem" in one for one in members)
-
-
-def show_table(console: Console, answers: Iterable[tuple[Path, Outcome]]) -> int:
-    """A table of the answers; how many failed."""
-    table, failed = Table(), 0
+def show_table(console: Console, answers: Answers) -> None:
+    """A table of the answers."""
+    table = Table()
     for heading in ("picture", "class", "length"):
         table.add_column(heading)
     for path, outcome in answers:
         if isinstance(outcome, FailedPrediction):
-            failed += 1
             table.add_row(Text(str(path)), Text(outcome.problem.detail, "red"), "")
         else:
             novel = " novel" if outcome.novelty and outcome.novelty.novel else ""
             name = _or(outcome) or outcome.class_name
             table.add_row(Text(str(path)), Text(f"{name}{novel}"), f"{outcome.length:.3f}")
     console.print(table)
-    return failed
 
 
 def _or(prediction: Prediction) -> str | None:
     """The set of labels in words, such as `cat or dog`; None where it was not asked for."""
     labels = prediction.labels
     return " or ".join(one.class_name for one in labels) if labels else None
-
-
-def _to_members(path: Path, outcome: Outcome) -> dict[str, Any]:
-    return {"file": str(path), **outcome.to_dict()}
-
-
-def _write_csv(file: IO[str], answers: Iterable[tuple[Path, Outcome]]) -> int:
-    writer: csv.DictWriter[str] = csv.DictWriter(file, COLUMNS)
-    failed = 0
-    writer.writeheader()
-    for path, outcome in answers:
-        failed += isinstance(outcome, FailedPrediction)
-        row = to_row(path, outcome)
-        writer.writerow({name: quote_formula(cell) for name, cell in row.items()})
-    return failed
-
-
-def _write_lines(file: IO[str], answers: Iterable[tuple[Path, Outcome]]) -> int:
-    failed = 0
-    for path, outcome in answers:
-        failed += isinstance(outcome, FailedPrediction)
-        file.write(f"{json.dumps(_to_members(path, outcome))}\n")
-    return failed

@@ -9,12 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType, NoneType
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 from numpy.typing import ArrayLike
-from PIL import Image
 
 from capsnet._generated import ViewMethods
 from capsnet.answers import Answer
@@ -23,10 +22,6 @@ from capsnet.command import display
 from capsnet.command.display import STDOUT
 from capsnet.command.session import REQUIRED, Option, asking, described
 from capsnet.images import ImageLike
-
-Draw: TypeAlias = Callable[[], Image.Image]
-"""Gives what the service draws of the answer."""
-Show: TypeAlias = Callable[[Any, Draw], None]
 
 Picture = Annotated[Path, typer.Argument(help="A picture; -: stdin.")]
 Numbers = Annotated[Path, typer.Argument(help="A file of JSON; -: stdin.")]
@@ -43,22 +38,11 @@ _SHARED: dict[str, Option] = {
 }
 
 
-def add_views(
-    app: typer.Typer, generated: ModuleType, shows: dict[str, Show], show: Show, *, but: set[str]
-) -> None:
-    """Add the commands.
-
-    Args:
-        app: gets them.
-        generated: what `make generate` wrote.
-        shows: displays by hand, by method.
-        show: that of all others.
-        but: methods whose commands are written by hand.
-    """
-    for name in vars(generated.ViewMethods):
-        if not name.startswith("_") and name not in but:
-            command = _view_command(name, generated, shows.get(name, show))
-            app.command(name.replace("_", "-"))(command)
+def add_views(app: typer.Typer) -> None:
+    """Add a command for each method."""
+    for name, method in vars(ViewMethods).items():
+        if not name.startswith("_"):
+            app.command(name.replace("_", "-"))(_view_command(name, method))
 
 
 def read(path: Path) -> bytes:
@@ -76,8 +60,8 @@ def check_either(*, as_json: bool, output: Path | None) -> None:
         raise typer.BadParameter("--json and --output exclude each other")
 
 
-def _view_command(name: str, generated: ModuleType, show: Show) -> Callable[..., None]:
-    method = getattr(generated.ViewMethods, name)
+def _view_command(name: str, method: Callable[..., Any]) -> Callable[..., None]:
+    show = display.SHOWS.get(name, display.show_answer)
     kinds = get_type_hints(method)
     parameters = list(inspect.signature(method).parameters.values())[1:]
     files = {one.name: kinds[one.name] for one in parameters if _is_file(kinds[one.name])}
@@ -125,17 +109,10 @@ def _option(parameter: inspect.Parameter, kind: Any, method: Any) -> Option:
     name = parameter.name
     if name == "model":
         return Model, None
-    text = describe(method, name)
-    flags = [f"--{name.replace('_', '-')}"]
-    plain = _plain(kind)
-    if plain is bool:
-        flags = []
-    default = parameter.default
-    default = REQUIRED if default is parameter.empty else default
-    text = text[0].upper() + text[1:]
-    option = typer.Option(*flags, help=text)
-    is_required = parameter.default is parameter.empty
-    return Annotated[plain if is_required else plain | None, option], default
+    text, plain = describe(method, name), _plain(kind)
+    option = typer.Option(help=text[0].upper() + text[1:])
+    is_required = parameter.default is REQUIRED
+    return Annotated[plain if is_required else plain | None, option], parameter.default
 
 
 def describe(method: Any, parameter: str) -> str:
