@@ -204,9 +204,9 @@ async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) ->
     path: dict[str, Any] = {}
     if net.manifest.class_dim:
         poses = all_poses[:, capsule.label]
-        path = project(poses, np.ones(len(poses), np.float32))._asdict()
-        path |= {"poses": poses, "straightness": straightness(poses)}
-        path["angles_deg"] = angles_deg(poses, capsule.pose)
+        points, explained = project(poses, np.ones(len(poses), np.float32))
+        path = {"poses": poses, "points": points, "explained": explained}
+        path |= {"angles_deg": angles_deg(poses, capsule.pose), "straightness": straightness(poses)}
     return EquivarianceAnswer(
         **answer_fields(net.manifest, capsule),
         transform=query.transform,

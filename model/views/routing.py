@@ -10,8 +10,6 @@ B to the softmax, so its couplings may be negative: such a vote is subtracted fr
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from pydantic import Field
 
@@ -79,21 +77,16 @@ def measure_entropy(couplings: Floats, logits: Floats, input_presence: Floats) -
     return np.asarray(undecided @ input_presence / (input_presence.sum() + _TINY))
 
 
-class Projection(NamedTuple):
-    """Votes for one class, or poses, projected to the plane in which they differ most."""
-
-    points: Floats
-    """The points (I, 2). The weighted mean lies at the origin."""
-    explained: Floats
-    """The share of the weighted variance along each axis, (2,)."""
-
-
-def project(votes: Floats, weights: Floats) -> Projection:
-    """Compute the principal components of votes (I, D), each weighted by its coupling's size (I,).
+def project(votes: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Project votes (I, D), each weighted by its coupling's size (I,), where they differ most.
 
     The axes are the two leading eigenvectors of C = sum_i w_i (u_i - m)(u_i - m)' / sum_i w_i with
     m = sum_i w_i u_i / sum_i w_i and w = |weights|. An eigenvector's sign is free: the component of
     largest size is made positive, so that equal votes are always drawn alike.
+
+    Returns:
+        The points (I, 2), with the weighted mean at the origin, and the share of the weighted
+        variance along each axis, (2,).
     """
     sizes = np.abs(weights).astype(np.float64)
     shares = sizes / (sizes.sum() + _TINY)
@@ -103,7 +96,7 @@ def project(votes: Floats, weights: Floats) -> Projection:
     largest = np.abs(plane).argmax(axis=0)
     plane = plane * np.where(plane[largest, [0, 1]] < 0, -1, 1)
     explained = variances[[-1, -2]] / (variances.sum() + _TINY)
-    return Projection(centred @ plane, np.maximum(explained, 0))
+    return centred @ plane, np.maximum(explained, 0)
 
 
 class RoutingQuery(TargetQuery):
@@ -213,7 +206,7 @@ def _answer(
     entropy = measure_entropy(classes.couplings, classes.logits, classes.input_presence)
     cells = support.reshape(*support.shape[:2], layer.types, layer.rows, layer.columns)
     last = weights[-1, capsule.label]
-    votes = project(classes.votes[capsule.label], last)
+    points, explained = project(classes.votes[capsule.label], last)
     detail = query.detail
     return RoutingAnswer(
         **answer_fields(manifest, capsule),
@@ -232,8 +225,8 @@ def _answer(
         ],
         heat_maps=HeatMaps(grid=cells.sum(axis=-3), types=cells.sum(axis=(-2, -1))),
         votes=Votes(
-            explained=votes.explained,
-            points=votes.points if detail else None,
+            explained=explained,
+            points=points if detail else None,
             couplings=last if detail else None,
         ),
         layers=[
@@ -251,7 +244,7 @@ def _answer(
             for name, hidden in trace.hidden.items()
         ],
         extent_px=_extent_px(layer),
-        points=votes.points,
+        points=points,
         weights=last,
         hidden={name: hidden.presence for name, hidden in trace.hidden.items()},
     )

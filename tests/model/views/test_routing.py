@@ -68,8 +68,7 @@ def test_votes_in_a_plane_keep_their_distances(rng: np.random.Generator) -> None
     """Where all votes lie in one plane, the projection loses nothing."""
     basis = np.linalg.qr(rng.standard_normal((D, 2)))[0]
     votes = rng.standard_normal((I, 2)) @ basis.T + 3
-    found = project(votes, np.ones(I))
+    points, explained = project(votes, np.ones(I))
     expected = np.linalg.norm(votes[:, None] - votes[None], axis=-1)
-    points = found.points
     assert np.allclose(expected, np.linalg.norm(points[:, None] - points[None], axis=-1))
-    assert 1 == pytest.approx(found.explained.sum())
+    assert 1 == pytest.approx(explained.sum())
