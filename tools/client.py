@@ -25,7 +25,6 @@ from service.settings import Settings
 Json = dict[str, Any]
 GENERATED = Path(__file__).parent.parent / "client" / "capsnet" / "_generated.py"
 NAMES = {
-    "segment_image": "segment",
     "overlay_images": "overlay",
     "show_sample": "sample",
     "list_samples": "samples",

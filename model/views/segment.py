@@ -113,7 +113,7 @@ class SegmentAnswer(ModelAnswer):
     """The image (1, H, W)."""
 
 
-async def segment_image(net: Net, query: SegmentQuery, picture: Prepared) -> SegmentAnswer:
+async def segment(net: Net, query: SegmentQuery, picture: Prepared) -> SegmentAnswer:
     """Segment overlapping digits (paper, section 6)."""
     manifest, threshold = net.manifest, net.manifest.mask_threshold
     assert threshold is not None
@@ -150,14 +150,13 @@ async def segment_image(net: Net, query: SegmentQuery, picture: Prepared) -> Seg
 def draw(answer: SegmentAnswer, query: SegmentQuery) -> bytes:
     """The image, and next to it the digits in colours."""
     image = answer.image.repeat(3, axis=0)
-    digits = [segment.reconstruction[0] for segment in answer.segments]
+    digits = [one.reconstruction[0] for one in answer.segments]
     painted = colour(np.array(digits, np.float32).reshape(-1, *image.shape[1:]))
     return draw_image(np.concatenate((image, painted), axis=2), query.scale)
 
 
 VIEW = View(
-    segment_image,
-    name="segment",
+    segment,
     draw=draw,
     plain=True,
     needs="decode",

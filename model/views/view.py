@@ -164,8 +164,6 @@ class View(Generic[Q, A]):
         compute: `compute(net, query, *pictures)` answers. Its docstring is the documentation, and
             the annotations of `query` and of what it returns say the parameters and the answers.
             Where `pictures` has no upper bound, those that failed are exceptions.
-        name: the name of the route and the command; by default that of `compute`, with `-` for `_`.
-            The method has `_` for `-`.
         pictures: the fewest and the most pictures of a question; None if only the request limits
             them.
         body: the parameters that a request has in its body, for a view without pictures.
@@ -183,7 +181,6 @@ class View(Generic[Q, A]):
 
     compute: Callable[Concatenate[Net, Q, ...], Coroutine[Any, Any, A]]
     _: KW_ONLY
-    name: str = ""
     pictures: tuple[int, int | None] = (1, 1)
     body: type[BaseModel] | None = None
     large: bool | Callable[[int], bool] = False
@@ -197,9 +194,10 @@ class View(Generic[Q, A]):
     tag: str = "interpret"
     example: str = "/samples/7.png"
 
-    def __post_init__(self) -> None:
-        if not self.name:
-            object.__setattr__(self, "name", self.compute.__name__.replace("_", "-"))
+    @cached_property
+    def name(self) -> str:
+        """The name of the route and the command; the method has `_` for `-`."""
+        return self.compute.__name__.replace("_", "-")
 
     @cached_property
     def query(self) -> type[Q]:

@@ -11,7 +11,7 @@ import { calm } from "./notice.js";
 import { fetchSample } from "./samples.js";
 
 /** What the page shows in another way. */
-const SHOWN = new Set(["classify", "reconstruct", "perturb", "decode", "sweep", "routing", "routing_off", "segment_image"]);
+const SHOWN = new Set(["classify", "reconstruct", "perturb", "decode", "sweep", "routing", "routing_off", "segment"]);
 /** What the page chooses itself. */
 const CHOSEN = new Set(["model", "target", "fit", "polarity", "scale"]);
 
