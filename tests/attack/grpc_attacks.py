@@ -10,8 +10,8 @@ from itertools import cycle
 from typing import Any
 
 import grpc
+from tritonclient.grpc import service_pb2
 
-from service.api.v2.grpc import message_type
 from service.api.v2.tensors import LENGTH
 from tests.attack.runner import Case, Site
 from tests.attack.wire import SEVEN
@@ -35,7 +35,7 @@ Calls = Sequence[tuple[bytes, Metadata]]
 
 
 def _classify(image: bytes = SEVEN) -> Any:
-    request = message_type("ModelInferRequest")
+    request = service_pb2.ModelInferRequest
     tensor = request.InferInputTensor(name="image", datatype="BYTES", shape=[1])
     label = request.InferRequestedOutputTensor(name="label")
     return request(
@@ -87,7 +87,7 @@ async def _beside(site: Site) -> AsyncIterator[Metadata]:
         except grpc.aio.AioRpcError as error:
             site.outcomes[f"beside: {error.code().name} {error.details()}"] += 1
             return
-        read = message_type("ModelInferResponse").FromString(answer)
+        read = service_pb2.ModelInferResponse.FromString(answer)
         site.outcomes[LABEL if read.raw_output_contents[0][:1] == b"\7" else WRONG] += 1
         seconds = time.monotonic() - began
         if len(alone) < _ALONE:

@@ -18,9 +18,10 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
+from tritonclient.grpc import service_pb2
 
 from model.bundle import MANIFEST
-from service.api.v2.grpc import SERVICE, message_type
+from service.api.v2.grpc import SERVICE
 from service.api.v2.tensors import LENGTH
 from service.settings import Settings
 from tests.attack.wire import SEVEN
@@ -46,12 +47,12 @@ source_alone = pytest.mark.usefixtures("source_alone")
 
 def infer(channel: grpc.Channel) -> str:
     """The model that answers over gRPC."""
-    infer_request = message_type("ModelInferRequest")
+    infer_request = service_pb2.ModelInferRequest
     image = infer_request.InferInputTensor(name="image", datatype="BYTES", shape=[1])
     call = channel.unary_unary(
         f"/{SERVICE}/ModelInfer",
         request_serializer=infer_request.SerializeToString,
-        response_deserializer=message_type("ModelInferResponse").FromString,
+        response_deserializer=service_pb2.ModelInferResponse.FromString,
     )
     request = infer_request(
         model_name=MODEL,

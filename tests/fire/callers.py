@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import grpc
 import httpx
 import numpy as np
+from tritonclient.grpc import service_pb2
 
-from service.api.v2.grpc import SERVICE, message_type
+from service.api.v2.grpc import SERVICE
 from service.api.v2.tensors import LENGTH
 from tests.attack.service import Service
 from tests.fire.generator import pictures
@@ -142,14 +143,14 @@ class Callers:
     @contextmanager
     def _grpc(self) -> Iterator[Ask]:
         """Over one channel, whose connection is not shared with others."""
-        key, infer_request = self._service.target.key, message_type("ModelInferRequest")
+        key, infer_request = self._service.target.key, service_pb2.ModelInferRequest
         metadata = [("x-api-key", key)] if key else []
         options = [("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(self._service.grpc_address, options) as channel:
             call = channel.unary_unary(
                 f"/{SERVICE}/ModelInfer",
                 request_serializer=infer_request.SerializeToString,
-                response_deserializer=message_type("ModelInferResponse").FromString,
+                response_deserializer=service_pb2.ModelInferResponse.FromString,
             )
 
             def ask(picture: bytes) -> tuple[str, int]:

@@ -18,7 +18,6 @@ from urllib.parse import unquote
 
 import grpc
 from fastapi import Response
-from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
 from starlette.types import ASGIApp, Message, Scope
 from tritonclient.grpc import service_pb2
@@ -85,17 +84,12 @@ _IDENTITY = 1
 
 
 class Protobuf(Response):
-    """A serialised message, whose members are given as in JSON."""
+    """A message, of the types that the protocol's own client publishes."""
 
     media_type = "application/grpc+proto"
 
-    def __init__(self, kind: str, /, **members: Any) -> None:
-        super().__init__(ParseDict(members, message_type(kind)()).SerializeToString())
-
-
-def message_type(name: str) -> Any:
-    """A type of messages, as the protocol's own client publishes it."""
-    return getattr(service_pb2, name)
+    def __init__(self, message: Any) -> None:
+        super().__init__(message.SerializeToString())
 
 
 @asynccontextmanager
@@ -284,43 +278,43 @@ def grpc_routes(max_cost: int) -> list[Route]:
 
 async def _server_live(request: Request) -> Protobuf:
     """Check that the process can infer."""
-    return Protobuf("ServerLiveResponse", live=await _succeeds(livez(request)))
+    return Protobuf(service_pb2.ServerLiveResponse(live=await _succeeds(livez(request))))
 
 
 async def _server_ready(request: Request) -> Protobuf:
     """Check that the service takes requests."""
-    return Protobuf("ServerReadyResponse", ready=await _succeeds(readyz(request)))
+    return Protobuf(service_pb2.ServerReadyResponse(ready=await _succeeds(readyz(request))))
 
 
 async def _server_metadata(request: Request) -> Protobuf:
     """Show the server's metadata."""
-    return Protobuf("ServerMetadataResponse", **await describe_server(request))
+    return Protobuf(service_pb2.ServerMetadataResponse(**await describe_server(request)))
 
 
 async def _model_ready(request: Request) -> Protobuf:
     """Check that a model is loaded."""
-    message = await _read(request, "ModelReadyRequest")
+    message = await _read(request, service_pb2.ModelReadyRequest)
     try:
         find(request, message.name)
     except UnknownModel:
-        return Protobuf("ModelReadyResponse", ready=False)
-    return Protobuf("ModelReadyResponse", ready=True)
+        return Protobuf(service_pb2.ModelReadyResponse(ready=False))
+    return Protobuf(service_pb2.ModelReadyResponse(ready=True))
 
 
 async def _model_metadata(request: Request) -> Protobuf:
     """Show a model's metadata."""
-    message = await _read(request, "ModelMetadataRequest")
+    message = await _read(request, service_pb2.ModelMetadataRequest)
     model = find(request, message.name)
-    return Protobuf("ModelMetadataResponse", **model.describe())
+    return Protobuf(service_pb2.ModelMetadataResponse(**model.describe()))
 
 
-async def _model_infer(request: Request) -> Response:
+async def _model_infer(request: Request) -> Protobuf:
     """Compute the outputs of a model."""
-    message = await _read(request, "ModelInferRequest")
+    message = await _read(request, service_pb2.ModelInferRequest)
     model = find(request, message.model_name)
     work = await request.context.slow.run_if_large(message.ByteSize(), _check, message, model)
     outputs = await compute(request, work)
-    answer = message_type("ModelInferResponse")(
+    answer = service_pb2.ModelInferResponse(
         model_name=model.name,
         model_version=model.manifest.version,
         id=work.id,
@@ -328,7 +322,7 @@ async def _model_infer(request: Request) -> Response:
     )
     for spec, _ in work.outputs:
         answer.outputs.add(name=spec.name, datatype=spec.datatype, shape=[work.rows, *spec.row])
-    return Response(answer.SerializeToString(), media_type=Protobuf.media_type)
+    return Protobuf(answer)
 
 
 METHODS: Mapping[str, Callable[[Request], Awaitable[Response]]] = {
@@ -349,7 +343,7 @@ async def _succeeds(probe: Awaitable[object]) -> bool:
     return True
 
 
-async def _read(request: Request, kind: str) -> Any:
+async def _read(request: Request, kind: Any) -> Any:
     """The message of a call.
 
     Raises:
@@ -359,7 +353,7 @@ async def _read(request: Request, kind: str) -> Any:
     body = await request.body()
     _check_head(body)
     try:
-        return message_type(kind).FromString(body)
+        return kind.FromString(body)
     except DecodeError as error:
         raise MalformedRequest("the message is not of this method's type") from error
 

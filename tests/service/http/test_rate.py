@@ -10,9 +10,10 @@ import grpc
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from tritonclient.grpc import service_pb2
 
 from service import admission
-from service.api.v2.grpc import SERVICE, message_type
+from service.api.v2.grpc import SERVICE
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, free_port, running
@@ -85,7 +86,7 @@ def test_a_key_is_limited_over_grpc(service: httpx.Client, grpc_port: int) -> No
             client.get_model_metadata(MODEL, headers=headers)
         assert "StatusCode.RESOURCE_EXHAUSTED" == refused.value.status()
         assert client.is_server_ready()
-    request = message_type("ModelMetadataRequest")(name=MODEL).SerializeToString()
+    request = service_pb2.ModelMetadataRequest(name=MODEL).SerializeToString()
     with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
         ask = channel.unary_unary(f"/{SERVICE}/ModelMetadata")
         with pytest.raises(grpc.RpcError) as error:

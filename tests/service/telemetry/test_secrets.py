@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import grpc
 import httpx
 import pytest
+from tritonclient.grpc import service_pb2
 
-from service.api.v2.grpc import SERVICE, message_type
+from service.api.v2.grpc import SERVICE
 from service.pictures import SAMPLES
 from tests.processes import PATIENCE_S, SOURCE, free_port, patch_workers, running
 
@@ -89,8 +90,8 @@ def send_everywhere(client: httpx.Client, key: str) -> Iterator[int]:
 
 def call_with(port: int, key: str) -> Iterator[str]:
     """Codes of gRPC calls with a key in every place."""
-    named = message_type("ModelInferRequest")(model_name=key, id=key).SerializeToString()
-    wrong = message_type("ModelInferRequest")(model_name=MODEL, id=key)
+    named = service_pb2.ModelInferRequest(model_name=key, id=key).SerializeToString()
+    wrong = service_pb2.ModelInferRequest(model_name=MODEL, id=key)
     wrong.parameters[key].string_param = key
     request = wrong.SerializeToString()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:

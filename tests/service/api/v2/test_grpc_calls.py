@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 from starlette.types import Message, Receive, Scope, Send
+from tritonclient.grpc import service_pb2
 
 from service.admission import Admission
 from service.api.v2 import grpc as server
-from service.api.v2.grpc import SERVICE, message_type, serve_grpc
+from service.api.v2.grpc import SERVICE, serve_grpc
 from service.http.context import Context
 from service.settings import Settings
 from tests.attack.wire import DATA, END_STREAM, PREFACE, SETTINGS, frame, head, message
@@ -49,7 +50,7 @@ class App:
             self.told.set_result(leaving.result())
         leaving.cancel()
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        ready = message_type("ServerReadyResponse")(ready=True)
+        ready = service_pb2.ServerReadyResponse(ready=True)
         await send({"type": "http.response.body", "body": ready.SerializeToString()})
 
 
@@ -79,10 +80,10 @@ def is_ready(channel: grpc.aio.Channel, of: str = "Server") -> grpc.aio.UnaryUna
     """Ask whether the server, which needs no key, or its model is ready."""
     ask = channel.unary_unary(
         f"/{SERVICE}/{of}Ready",
-        request_serializer=message_type(f"{of}ReadyRequest").SerializeToString,
-        response_deserializer=message_type(f"{of}ReadyResponse").FromString,
+        request_serializer=getattr(service_pb2, f"{of}ReadyRequest").SerializeToString,
+        response_deserializer=getattr(service_pb2, f"{of}ReadyResponse").FromString,
     )
-    return ask(message_type(f"{of}ReadyRequest")(), timeout=PATIENCE_S)
+    return ask(getattr(service_pb2, f"{of}ReadyRequest")(), timeout=PATIENCE_S)
 
 
 async def test_the_end_of_the_service_waits_for_calls() -> None:
