@@ -9,9 +9,9 @@ import gzip
 import hashlib
 import http.client
 import io
+import shutil
 import tarfile
 import time
-import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +24,15 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import wrap_file
+
+from model.bundle.disk import replacing
 
 DataSplit = Literal["train", "test"]
 Columns = dict[str, NDArray[Any]]
 """What a file holds: `images` (N, C, H, W) uint8, `labels` (N,) int64, or both."""
 _ROUNDS, _TIMEOUT_S = 4, 30.0
 """How often all mirrors are asked, and how long one may stay silent."""
-_CHUNK_BYTES = 1 << 16
-_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
-_BAR = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
 _T = TypeVar("_T")
 
 
@@ -157,9 +156,8 @@ def download(
 ) -> None:
     """Write the first address's file that passes `check` to `target`, which is not there yet.
 
-    An interrupted transfer continues where it stopped (in `target` + `.part`), also in a later
-    run. `target` appears only whole and checked. Of several processes that want it one fetches it,
-    and the others wait; an empty `target` + `.lock` stays.
+    `target` appears only whole and checked. Of several processes that want it one fetches it, and
+    the others wait; an empty `target` + `.lock` stays.
 
     Args:
         urls: mirrors of the same file, tried in order.
@@ -170,7 +168,7 @@ def download(
         DatasetError: every mirror failed. The message names each address and its error.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    part, failures = target.with_name(f"{target.name}.part"), []
+    failures = []
     with FileLock(target.with_name(f"{target.name}.lock")):
         if target.exists():
             return
@@ -178,15 +176,15 @@ def download(
             if url == urls[0]:
                 time.sleep(attempt * pause_s)
             try:
-                _transfer(url, part)
-                check(part.read_bytes())
+                content = _transfer(url, target.name)
+                check(content)
             except (OSError, http.client.HTTPException) as error:
                 failures.append(f"{url}: {error or type(error).__name__}")
             except ValueError as error:
-                part.unlink()
                 failures.append(f"{url}: not the published file ({error})")
             else:
-                part.replace(target)
+                with replacing(target) as file:
+                    file.write(content)
                 return
     listed = "\n  ".join(dict.fromkeys(failures))
     raise DatasetError(
@@ -196,29 +194,14 @@ def download(
     )
 
 
-def _transfer(url: str, part: Path) -> None:
-    """Append to `part` what is missing of `url`."""
-    have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url)  # noqa: S310  the mirrors are ours to name
-    if have:
-        request.add_header("Range", f"bytes={have}-")
-    try:
-        response = urllib.request.urlopen(request, timeout=_TIMEOUT_S)  # noqa: S310
-    except urllib.error.HTTPError as error:
-        if have and error.code == _RANGE_NOT_SATISFIABLE:
-            return  # nothing is missing; the check decides
-        raise
-    with response, Progress(*_BAR) as progress:
-        start = have if response.status == _PARTIAL_CONTENT else 0
-        remaining = response.headers.get("Content-Length")
-        total = start + int(remaining) if remaining else None
-        bar = progress.add_task(part.stem, total=total, completed=start)
-        with part.open("ab" if start else "wb") as file:
-            while chunk := response.read(_CHUNK_BYTES):
-                file.write(chunk)
-                progress.advance(bar, len(chunk))
-            if total is not None and file.tell() < total:
-                raise http.client.IncompleteRead(b"", total - file.tell())
+def _transfer(url: str, name: str) -> bytes:
+    """The content of an address; the progress is shown."""
+    content = io.BytesIO()
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:  # noqa: S310  ours to name
+        size = int(response.headers.get("Content-Length", 0))
+        with wrap_file(response, size, description=name) as file:
+            shutil.copyfileobj(file, content)
+    return content.getvalue()
 
 
 def _on_disk(directory: Path, file: File) -> Path:

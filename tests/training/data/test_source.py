@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import re
 import struct
 import tarfile
 import threading
@@ -28,7 +27,7 @@ from training.data.source import (
     read_idx,
 )
 
-Asked = list[str | None]
+Asked = list[str]
 Serve = Callable[..., tuple[str, Asked]]
 
 IMAGES = np.arange(30, dtype=np.uint8).reshape(5, 2, 3)
@@ -96,34 +95,29 @@ def labels(source: Source, directory: Path, *, fetch: bool = True) -> list[int]:
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    """`serve(files, faults=(), ranges=True)` starts a server of these files, by name.
+    """`serve(files, faults=())` starts a server of these files, by name.
 
     `faults` says how the first, second, ... request is treated: a status code is answered, "cut"
     announces everything and sends half of it. Further requests are served well.
 
-    Returns the base address and the list of the Range headers of all requests so far.
+    Returns the base address and the list of the paths of all requests so far.
     """
     monkeypatch.setenv("no_proxy", "*")
     with ExitStack() as stack:
 
         def start(
-            files: dict[str, bytes], *, faults: Iterable[int | str] = (), ranges: bool = True
+            files: dict[str, bytes], *, faults: Iterable[int | str] = ()
         ) -> tuple[str, Asked]:
             asked: Asked = []
             left = iter(faults)
 
             class Handler(BaseHTTPRequestHandler):
                 def do_GET(self) -> None:
-                    asked.append(self.headers["Range"])
+                    asked.append(self.path)
                     fault, content = next(left, None), files.get(self.path.removeprefix("/"))
-                    wanted = re.fullmatch(r"bytes=(\d+)-", self.headers["Range"] or "")
-                    begin = int(wanted[1]) if wanted and ranges else 0
                     if isinstance(fault, int) or content is None:
                         return self.send_error(fault if isinstance(fault, int) else 404)
-                    if begin >= len(content):
-                        return self.send_error(416)
-                    self.send_response(206 if begin else 200)
-                    content = content[begin:]
+                    self.send_response(200)
                     self.send_header("Content-Length", str(len(content)))
                     self.end_headers()
                     self.wfile.write(content[: len(content) // 2] if fault == "cut" else content)
@@ -161,6 +155,13 @@ def test_files_on_disk_need_no_server_and_no_compression(tmp_path: Path) -> None
     assert LABELS.tolist() == labels(digits(), tmp_path, fetch=False)
 
 
+def test_files_come_in_an_archive(serve: Serve, tmp_path: Path) -> None:
+    """It stays as it was downloaded."""
+    mirror, asked = serve({"all.tar.gz": ARCHIVE})
+    assert [[0, 1, 1, 2]] * 2 == [labels(batches(mirror), tmp_path) for _ in range(2)]
+    assert ["/all.tar.gz"] == asked
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -191,34 +192,10 @@ def fetch(target: Path, *mirrors: str) -> None:
     download([f"{mirror}file.gz" for mirror in mirrors], target, check=refuse_others, pause_s=0.01)
 
 
-@pytest.mark.parametrize(
-    ("arrived", "ranges", "expected"),
-    [
-        pytest.param(b"", True, [None, "bytes=38400-", "bytes=57600-"], id="two cuts"),
-        pytest.param(b"", False, [None, "bytes=38400-", "bytes=38400-"], id="without ranges"),
-        pytest.param(
-            CONTENT[:1000],
-            True,
-            ["bytes=1000-", "bytes=38900-", "bytes=57850-"],
-            id="an earlier run's part",
-        ),
-    ],
-)
-def test_a_cut_transfer_continues_where_it_stopped(
-    serve: Serve, tmp_path: Path, arrived: bytes, *, ranges: bool, expected: Asked
-) -> None:
-    """Further requests ask for the rest; a whole file in answer replaces what had arrived."""
-    if arrived:
-        (tmp_path / "file.gz.part").write_bytes(arrived)
-    mirror, asked = serve({"file.gz": CONTENT}, faults=["cut", "cut"], ranges=ranges)
-    fetch(tmp_path / "file.gz", mirror)
-    assert (CONTENT, expected) == ((tmp_path / "file.gz").read_bytes(), asked)
-
-
 def test_mirrors_are_asked_in_turn_and_again(serve: Serve, tmp_path: Path) -> None:
-    """Corrupt files and errors lead to the next mirror; all of them are asked four times."""
+    """Corrupt files, cut ones and errors lead to the next mirror; all are asked four times."""
     target = tmp_path / "file.gz"
-    good, asked = serve({"file.gz": CONTENT}, faults=[500, 502])
+    good, asked = serve({"file.gz": CONTENT}, faults=[500, "cut"])
     fetch(target, serve({"file.gz": b"x"})[0], serve({})[0], good)
     assert (CONTENT, 3) == (target.read_bytes(), len(asked))
     target.unlink()
