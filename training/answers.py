@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,7 @@ from model.capsnet import Network
 from model.outputs import Encoding
 from model.preprocess import Floats, scale
 from model.views.net import most_present
-from training.data.datasets import Examples, draw_rows
-from training.data.pairs import PairSet
+from training.data.datasets import Examples
 
 if TYPE_CHECKING:
     from model.runtime import Runtime
@@ -28,45 +28,21 @@ NO_CLASS = -1
 """The label of images that show none of the classes."""
 
 Labels = NDArray[np.integer]
-Labelled = Examples | PairSet
-"""Images (N, C, H, W) with their labels: (N,), or (N, 2) of pairs."""
 
 
-class Answers(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Answers(Examples):
     """Images, and a network's answers to them."""
 
-    images: NDArray[Any]
-    """(N, C, H, W): pixels, or floats in [0, 1]."""
-    labels: NDArray[np.int64]
-    """(N,), or (N, 2) of pairs."""
     presence: Floats
     """The presence (N, K) of each class."""
     poses: Floats
     """The poses (N, K, D) of each class."""
-    objects: NDArray[np.int64] | None = None
-    """Which object (N,) each image shows, if several show one."""
-    object_images: NDArray[np.uint8] | None = None
-    """Each digit of pairs alone (N, 2, H, W)."""
-
-    @property
-    def are_pairs(self) -> bool:
-        """Whether each image shows two digits."""
-        return self.object_images is not None
 
     @property
     def first(self) -> NDArray[np.int64]:
         """The most present class of each image, (N,)."""
         return np.asarray(self.presence.argmax(axis=1))
-
-    def at(self, rows: NDArray[np.integer] | slice) -> Answers:
-        """The answers to some of the images."""
-        return Answers(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
-
-    def draw(self, count: int, *, seed: int) -> Answers:
-        """Up to `count` of the images at random; of pairs, which are random, the first."""
-        if self.are_pairs:
-            return self.at(slice(count))
-        return self.at(draw_rows(self.labels, count, seed=seed, objects=self.objects))
 
 
 class Recall(NamedTuple):
@@ -80,24 +56,10 @@ class Recall(NamedTuple):
         return f"{self.class_name} {self.right:,} of {self.images:,}"
 
 
-def answer_images(
-    runtime: Runtime,
-    images: NDArray[np.uint8] | Floats,
-    labels: NDArray[np.int64],
-    objects: NDArray[np.int64] | None = None,
-) -> Answers:
-    """Answer images (N, C, H, W) with labels (N,).
-
-    Args:
-        objects: which object (N,) each image shows, if several show one.
-    """
-    return Answers(images, labels, *encode(runtime, images), objects)
-
-
-def answer_pairs(runtime: Runtime, pairs: PairSet) -> Answers:
-    """Answer pairs of digits."""
-    encoding = encode(runtime, pairs.images)
-    return Answers(pairs.images, pairs.labels, *encoding, object_images=pairs.object_images)
+def answer_images(runtime: Runtime, examples: Examples) -> Answers:
+    """Answer images, or pairs of digits."""
+    encoding = encode(runtime, examples.images)
+    return Answers(**vars(examples), **encoding._asdict())
 
 
 def measure_presence(

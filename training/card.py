@@ -18,7 +18,8 @@ from markupsafe import Markup
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest, directions
 from model.capsnet import FAMILIES, build
 from training.confidence import coverage_range, scores_of
-from training.data.datasets import DATASETS, objects_of
+from training.data.assemblies import VIEWS
+from training.data.datasets import DATASETS
 from training.data.pictures import printable
 from training.figures import MAX_WRONG, draw_figures
 from training.provenance import runs_of, unseen_by
@@ -39,7 +40,7 @@ def write_card(bundle: Bundle) -> None:
     encoder, decoder = _count_parameters(bundle)
     published, shown = DATASETS.get(manifest.dataset), manifest.neighbours
     class_counts = training.get("pictures", {}).get("class_counts", ())
-    objects = objects_of(manifest.dataset, manifest.metrics.get("test_images", 0))
+    test_images = manifest.metrics.get("test_images", 0)
     text = render(
         "card.md",
         manifest=manifest,
@@ -60,7 +61,7 @@ def write_card(bundle: Bundle) -> None:
         link=lambda words, target: _link(bundle, words, target),
         confidence=scores_of(manifest),
         coverage_range=coverage_range,
-        objects=0 if objects is None else len(np.unique(objects)),
+        objects=test_images // VIEWS if manifest.dataset == "assemblies" else 0,
         limits_of_directions=directions,
         figures={path.name for path in bundle.path.glob("*.png")},
         max_wrong=MAX_WRONG,

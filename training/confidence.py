@@ -24,7 +24,7 @@ from sklearn.isotonic import IsotonicRegression
 from model.bundle import Manifest
 from model.bundle.confidence import COVERAGES, Confidence, Doubles, Input, score_classes
 from training.answers import NO_CLASS, Answers
-from training.data.datasets import draw_rows, split_rows
+from training.data.datasets import draw_rows
 from training.statistics import interval
 
 Labels = NDArray[np.int64]
@@ -68,8 +68,7 @@ def fit_confidence(answers: Answers, *, kind: Input, described: str = "") -> Con
         return None
     if objects is not None and len(np.unique(objects)) < MIN_OBJECTS:
         return None
-    halves = split_rows(answers.labels, seed=_SEED, objects=objects)
-    first, second = (answers.at(rows) for rows in halves)
+    first, second = answers.halves(seed=_SEED)
     temperature = fit_temperature(first, kind)
     scores = score_classes(second.presence, temperature, kind)
     reached = scores[np.arange(len(second.labels)), second.labels]

@@ -12,7 +12,7 @@ from model.runtime import Runtime
 from training.answers import Answers, Recall, answer_images, is_wrong, recalls
 from training.card import write_card
 from training.confidence import fit_confidence, input_of, measure_images
-from training.data.datasets import DATASETS, Examples, load, objects_of, split_rows
+from training.data.datasets import DATASETS, Examples, load
 from training.data.folder import FolderSplit, TrainingData, load_unseen
 from training.data.pairs import TEST_PAIRS
 from training.data.source import DatasetError
@@ -234,7 +234,7 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
         which: describes the images.
     """
     manifest, count = runtime.bundle.manifest, len(examples.labels)
-    answers = answer_images(runtime, *examples, objects_of(manifest.dataset, count))
+    answers = answer_images(runtime, examples)
     wrong = is_wrong(answers.presence, examples.labels)
     low, high = interval(int(wrong.sum()), count)
     if answers.objects is not None:
@@ -272,8 +272,7 @@ def calibrate(runtime: Runtime, scores: Scores, data_dir: Path) -> Scores:
     manifest, measured = runtime.bundle.manifest, scores.answers
     confidence, rule, protocol = manifest.confidence, manifest.novelty, scores.protocol
     if not unseen_by(runs_of(manifest.training)):
-        halves = split_rows(measured.labels, seed=_SEED, objects=measured.objects)
-        fitted, measured = (scores.answers.at(rows) for rows in halves)
+        fitted, measured = scores.answers.halves(seed=_SEED)
         described = f"{len(fitted.labels):,} test images, drawn at random"
         confidence = fit_confidence(fitted, kind=input_of(manifest), described=described)
         if rule:

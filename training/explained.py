@@ -17,8 +17,8 @@ from model.bundle import Bundle
 from model.bundle.health import Explained
 from model.preprocess import Floats
 from model.runtime import Runtime
-from training.answers import Answers, Labelled, as_floats, decode_classes
-from training.data.datasets import Examples, draw_rows, objects_of, spread_rows
+from training.answers import Answers, as_floats, decode_classes
+from training.data.datasets import Examples, spread_rows
 from training.data.pairs import fixed_pairs
 from training.recipes import recipe_of
 
@@ -47,12 +47,12 @@ def measure_explained(
         the measures, and some images (N, C, H, W) of all classes with their reconstructions and
         those of PCA, by title.
     """
-    dim, fitted = runtime.bundle.manifest.class_dim, draw_sample(runtime.bundle, learnt, FITTED)
+    dim, fitted = runtime.bundle.manifest.class_dim, _draw_sample(runtime.bundle, learnt)
     answers = answers.draw(COUNT // 2 if answers.are_pairs else COUNT, seed=_SEED)
     classes = answers.labels if answers.are_pairs else answers.first[:, None]
     decoded = decode_classes(runtime, answers.poses, classes)
     decoded = decoded.reshape(-1, *decoded.shape[2:])
-    train, test = objects_in(fitted), objects_in(answers)
+    train, test = _objects_in(fitted), _objects_in(answers)
     sizes = sorted({*COMPONENTS, dim})
     by_class = draw_components(
         train, fitted.labels.ravel(), images=test, labels=classes.ravel(), sizes=(0, *sizes)
@@ -112,20 +112,18 @@ def explained_share(images: Floats, drawn: Floats, mean: Floats) -> float:
     return round(float(1 - missed / total), 4)
 
 
-def draw_sample(bundle: Bundle, examples: Examples, count: int, *, seed: int = _SEED) -> Labelled:
-    """Up to `count` images at random; of a network for pairs, pairs with as many digits."""
+def _draw_sample(bundle: Bundle, examples: Examples) -> Examples:
+    """Up to FITTED images at random; of a network for pairs, pairs with as many digits."""
     if not bundle.manifest.of_pairs:
-        objects = objects_of(bundle.manifest.dataset, len(examples.labels))
-        return examples.at(draw_rows(examples.labels, count, seed=seed, objects=objects))
+        return examples.draw(FITTED, seed=_SEED)
     size, shift_px = bundle.manifest.height, recipe_of(bundle).shift_px
-    return fixed_pairs(examples, count // 2, size=size, shift_px=shift_px, seed=seed)
+    return fixed_pairs(examples, FITTED // 2, size=size, shift_px=shift_px, seed=_SEED)
 
 
-def objects_in(sample: Labelled | Answers) -> Floats:
+def _objects_in(sample: Examples) -> Floats:
     """The images (N, P) of a sample, flat, or the digits (2 N, P) of its pairs, each alone."""
-    alone = None if isinstance(sample, Examples) else sample.object_images
-    images = as_floats(sample.images if alone is None else alone)
-    return images.reshape(sample.labels.size, -1)
+    images = sample.images if sample.object_images is None else sample.object_images
+    return as_floats(images).reshape(sample.labels.size, -1)
 
 
 def _flat(images: Floats) -> Floats:

@@ -34,10 +34,10 @@ from model.preprocess import scale
 from model.runtime import Runtime
 from model.runtime.cpu import open_session
 from training.analysis.bundle import analyse
-from training.answers import Labelled, answer, is_wrong, measure_presence
+from training.answers import answer, is_wrong, measure_presence
 from training.card import describe_error, write_card
 from training.command import DATA_DIR, DataDir, Replace, app, console
-from training.data.datasets import DATASETS, draw_rows
+from training.data.datasets import DATASETS, Examples, draw_rows
 from training.data.pairs import validation_pairs
 from training.device import choose_threads
 from training.evaluate import evaluate, seen_or_not
@@ -168,7 +168,7 @@ def export_run(
     network = build(recipe.network)
     network.load_state_dict(checkpoint.network)
     facts: dict[str, Any] = {"preprocess": data.dataset.preprocess, "dataset": recipe.dataset}
-    validation: Labelled = data.validation
+    validation = data.validation
     if recipe.task == "pairs":
         size, shift_px = recipe.network.height, recipe.shift_px
         validation = validation_pairs(data.validation, size=size, shift_px=shift_px)
@@ -229,7 +229,7 @@ def describe(network: Network, **facts: Any) -> Manifest:
 
 
 def export_bundle(
-    network: Network, manifest: Manifest, target: Path, *, validation: Labelled
+    network: Network, manifest: Manifest, target: Path, *, validation: Examples
 ) -> Bundle:
     """Write `target`, or nothing.
 
@@ -292,7 +292,7 @@ def replacing_folder(target: Path) -> Iterator[Path]:
             raise
 
 
-def round_measured(network: Network, validation: Labelled) -> dict[str, Any]:
+def round_measured(network: Network, validation: Examples) -> dict[str, Any]:
     """Round the large weights in place as they will be stored, and measure the effect.
 
     Rounding changes some answers: right ones become wrong, wrong ones become right. The network is
@@ -324,7 +324,7 @@ def round_measured(network: Network, validation: Labelled) -> dict[str, Any]:
     }
 
 
-def measure_half_precision(network: Network, folder: Path, validation: Labelled) -> dict[str, Any]:
+def measure_half_precision(network: Network, folder: Path, validation: Examples) -> dict[str, Any]:
     """Measure how the float16 encoder, where there is one, changes presence and answers.
 
     Measured with torch, whose float16 convolutions round their results on a CPU as on CUDA;

@@ -25,7 +25,7 @@ from model.preprocess import Floats, prepare, scale
 from model.runtime import Runtime
 from model.views.novelty import find_lowest, flatten_poses, measure_features, rank, tabulate
 from training.answers import BATCH, NO_CLASS, Answers, answer_images, as_floats, decode_classes
-from training.data.datasets import DATASETS, NOVELTY_DATASETS, load
+from training.data.datasets import DATASETS, NOVELTY_DATASETS, Examples, load
 from training.data.source import DatasetError, DataSplit
 
 CHANGED, COUNT = 2000, 1000
@@ -63,7 +63,9 @@ def answer_changed(runtime: Runtime, answers: Answers) -> dict[str, Answers]:
         f"turned by {TURN_DEG}°": np.asarray(turned.clip(0, 1), np.float32),
         f"with noise of {NOISE}": (images + noise).clip(0, 1),
     }
-    return {kind: answer_images(runtime, shown, few.labels) for kind, shown in changed.items()}
+    return {
+        kind: answer_images(runtime, Examples(shown, few.labels)) for kind, shown in changed.items()
+    }
 
 
 def answer_others(runtime: Runtime, data_dir: Path) -> dict[str, Answers]:
@@ -90,7 +92,7 @@ def answer_others(runtime: Runtime, data_dir: Path) -> dict[str, Answers]:
                 chosen = rng.choice(len(others), min(COUNT, len(others)), replace=False)
                 kinds[f"{dataset.kind} ({dataset.name})"] = scale(others[chosen])
     return {
-        kind: answer_images(runtime, images, np.full(len(images), NO_CLASS))
+        kind: answer_images(runtime, Examples(images, np.full(len(images), NO_CLASS)))
         for kind, images in kinds.items()
     }
 

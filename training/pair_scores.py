@@ -15,7 +15,6 @@ from training.answers import (
     BATCH,
     Answers,
     answer_images,
-    answer_pairs,
     as_floats,
     decode_classes,
     encode,
@@ -27,7 +26,7 @@ from training.data.pairs import (
     TEST_PAIRS,
     TEST_SEED,
     VALIDATION_SEED,
-    PairDraw,
+    draw_pairs,
     make_pairs,
     published_pairs,
     validation_pairs,
@@ -61,11 +60,10 @@ def score_pairs(
     shifts: dict[str, dict[str, Any]] = {}
     answered = []
     for shift_px in reaches:
-        answers = answer_pairs(runtime, make(digits, size=manifest.height, shift_px=shift_px))
+        answers = answer_images(runtime, make(digits, size=manifest.height, shift_px=shift_px))
         drawn = len(answers.labels)
-        draws = PairDraw(digits.labels, shift_px=shift_px).draw(
-            max(count, drawn) if is_test else drawn, seed
-        )
+        most = max(count, drawn) if is_test else drawn
+        draws = draw_pairs(digits.labels, most, seed, shift_px=shift_px)
         first = is_missed(answers.presence, answers.labels)
         rest = find_missed(runtime, digits, draws[drawn:], shift_px=shift_px)
         missed = np.concatenate((first, *rest))
@@ -105,7 +103,7 @@ def find_missed(
     """Return which digits of pairs are not named, a few pairs (N, 2) at a time.
 
     Args:
-        draws: (M, 6), as `PairDraw.draw` gives them.
+        draws: (M, 6), as `draw_pairs` gives them.
     """
     size, parts = runtime.bundle.manifest.height, []
     for start in range(0, len(draws), BATCH):
@@ -128,12 +126,12 @@ def score_drawn(runtime: Runtime, answers: Answers) -> dict[str, float]:
     assert threshold is not None
     assert answers.object_images is not None
     decoded = decode_classes(runtime, answers.poses, answers.labels)[:, :, 0]
-    alone = answer_images(runtime, answers.object_images[:, :1], answers.labels[:, :1])
+    alone = Examples(answers.object_images[:, :1], answers.labels[:, :1])
     values = {
         "squared_error": np.square(decoded - scale(answers.object_images)).sum(axis=(2, 3)),
         "mask_iou": _measure_masks(answers, decoded, threshold),
         "auto_pair_error_percent": 100 * ~_are_counted(runtime, answers),
-        "auto_single_error_percent": 100 * ~_are_counted(runtime, alone),
+        "auto_single_error_percent": 100 * ~_are_counted(runtime, answer_images(runtime, alone)),
     }
     return {name: round(float(value.mean(dtype=np.float64)), 4) for name, value in values.items()}
 
@@ -162,8 +160,9 @@ def _measure_masks(answers: Answers, decoded: Floats, threshold: float) -> NDArr
 def _are_counted(runtime: Runtime, answers: Answers) -> NDArray[np.bool_]:
     """Return whether `count=auto` finds just the labels in each image, (N,)."""
     right = []
-    images = as_floats(answers.images)
-    for image, labels, presence, poses in zip(images[:, 0], *answers[1:4], strict=True):
+    images = as_floats(answers.images)[:, 0]
+    columns = images, answers.labels, answers.presence, answers.poses
+    for image, labels, presence, poses in zip(*columns, strict=True):
         classes = candidates(presence, "auto")
         decoded = runtime.decode(poses[classes], classes)[:, 0] if len(classes) else image[None][:0]
         present = classes[find_present(image, presence[classes], decoded)]

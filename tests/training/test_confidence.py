@@ -41,9 +41,8 @@ def draw(count: int, *, seed: int, sharpness: float = 6.0) -> Answers:
 
 def answers_of(presence: Floats, labels: Labels, objects: Labels | None = None) -> Answers:
     """Answers to images of no pixels."""
-    return Answers(
-        np.empty((len(labels), 0)), labels, presence, np.empty((len(labels), 0)), objects
-    )
+    nothing = np.empty((len(labels), 0))
+    return Answers(nothing, labels, objects, presence=presence, poses=nothing)
 
 
 def known(count: int, *, seed: int) -> tuple[Floats, Labels]:
@@ -59,7 +58,7 @@ def fit(presence: Floats, labels: Labels, objects: Labels | None = None) -> Conf
 
 @pytest.fixture
 def held_out(bundle: Bundle, data_dir: Path) -> Answers:
-    return answer_images(Runtime(bundle), *training_data_of(bundle, data_dir).validation)
+    return answer_images(Runtime(bundle), training_data_of(bundle, data_dir).validation)
 
 
 def test_probabilities_and_sets_hold_on_new_images() -> None:

@@ -12,9 +12,9 @@ from model.pairs import find_masks
 from model.preprocess import scale
 from model.runtime import Runtime
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
-from training.answers import answer_pairs, is_missed, is_wrong
-from training.data.datasets import DATASETS, Examples, digest, load
-from training.data.pairs import TEST_DIGESTS, TEST_SEED, PairDraw, PairSet, fixed_pairs
+from training.answers import answer_images, is_missed, is_wrong
+from training.data.datasets import DATASETS, Examples, load
+from training.data.pairs import TEST_DIGESTS, TEST_SEED, digest, draw_pairs, fixed_pairs
 from training.data.source import DatasetError
 from training.evaluate import (
     evaluate,
@@ -27,12 +27,13 @@ from training.statistics import interval, mean_interval
 
 
 @pytest.fixture(scope="module")
-def noise() -> PairSet:
+def noise() -> Examples:
     """Five pairs of noise in the size of the bundle for pairs."""
     rng = np.random.default_rng(0)
     layers = rng.integers(0, 120, (5, 2, 36, 36), dtype=np.uint8)
     labels = np.array([[0, 1], [2, 0], [1, 2], [2, 1], [1, 0]])
-    return PairSet(layers.sum(axis=1, dtype=np.uint8, keepdims=True), layers, labels)
+    images = layers.sum(axis=1, dtype=np.uint8, keepdims=True)
+    return Examples(images, labels, object_images=layers)
 
 
 def test_a_test_score_is_in_manifest_and_card(bundle: Bundle, data_dir: Path) -> None:
@@ -127,15 +128,16 @@ def test_a_bundle_without_a_score_is_to_be_evaluated_next(
 
 
 def test_scores_of_pairs_are_means_over_digits(
-    strokes_bundle_path: Path, noise: PairSet, monkeypatch: pytest.MonkeyPatch
+    strokes_bundle_path: Path, noise: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted pair by pair, in batches that do not divide the set."""
     monkeypatch.setattr("training.answers.BATCH", 2)
     runtime = Runtime(Bundle.open(strokes_bundle_path), device="cpu")
     threshold = runtime.bundle.manifest.mask_threshold
     assert threshold is not None
-    pairs = answer_pairs(runtime, noise)
+    pairs = answer_images(runtime, noise)
     scores = score_drawn(runtime, pairs)
+    assert noise.object_images is not None
     images, layers = scale(noise.images), scale(noise.object_images)
     answers = runtime.encode(images)
     squared, overlaps = [], []
@@ -163,7 +165,7 @@ def seven(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Examples:
     examples = load(DATASETS["toys"], "test", data_dir)
     for shift_px in TEST_DIGESTS:
         pairs = fixed_pairs(examples, 7, size=36, shift_px=shift_px, seed=TEST_SEED)
-        monkeypatch.setitem(TEST_DIGESTS, shift_px, digest(*pairs))
+        monkeypatch.setitem(TEST_DIGESTS, shift_px, digest(pairs))
     return examples
 
 
@@ -177,7 +179,7 @@ def test_more_pairs_than_are_published_are_made_a_few_at_a_time(
     for shift_px in TEST_DIGESTS:
         pairs = fixed_pairs(seven, 50, size=36, shift_px=shift_px, seed=TEST_SEED)
         missed = is_missed(runtime.encode(scale(pairs.images)).presence, pairs.labels)
-        digits = PairDraw(seven.labels, shift_px=shift_px).draw(50, TEST_SEED)[:, :2]
+        digits = draw_pairs(seven.labels, 50, TEST_SEED, shift_px=shift_px)[:, :2]
         told = scores.shifts[f"{shift_px} px"]
         wrong = missed.any(axis=1)
         assert (50, int(wrong.sum()), 7) == (told["pairs"], told["errors"], told["drawn_pairs"])

@@ -10,7 +10,7 @@ import pytest
 from model.bundle import Bundle
 from model.preprocess import scale
 from model.runtime import Runtime
-from training.answers import answer_images, answer_pairs
+from training.answers import answer_images
 from training.data.datasets import Examples, spread_rows
 from training.data.pairs import fixed_pairs
 from training.explained import (
@@ -53,7 +53,7 @@ def test_an_image_is_drawn_as_what_it_is_answered(runtime: Runtime) -> None:
     """From the pose of its most present class, whatever the label says."""
     examples = Examples(RNG.integers(0, 256, (20, 1, 28, 28), np.uint8), np.arange(20) % 2)
     _, rows = measure_explained(
-        runtime, examples, answer_images(runtime, *examples), described="of noise"
+        runtime, examples, answer_images(runtime, examples), described="of noise"
     )
     presence, poses = runtime.encode(rows["image"])
     seen = presence.argmax(axis=1)
@@ -67,10 +67,11 @@ def test_pairs_are_explained_digit_by_digit(strokes_bundle_path: Path) -> None:
     digits = Examples(RNG.integers(0, 256, (30, 1, 28, 28), np.uint8), np.arange(30) % 3)
     runtime, size = Runtime(bundle), bundle.manifest.height
     pairs = fixed_pairs(digits, 10, size=size, shift_px=2, seed=0)
-    answers = answer_pairs(runtime, pairs)
+    answers = answer_images(runtime, pairs)
     explained, rows = measure_explained(runtime, digits, answers, described="")
     assert 20 == explained.count
     shown = spread_rows(pairs.labels.ravel(), 10)
+    assert pairs.object_images is not None
     alone = pairs.object_images.reshape(-1, 1, size, size)
     assert np.allclose(scale(alone[shown]), rows["image"])
     labels = pairs.labels.ravel()[shown]

@@ -168,7 +168,7 @@ def fragile() -> Network:
 def test_rounding_that_loses_answers_is_refused(fragile: Network, noise: Examples) -> None:
     """The message counts them."""
     with pytest.raises(ExportError, match="20 right answers of 20 are lost, 0 won"):
-        round_measured(fragile, noise._replace(labels=np.full(20, 3)))
+        round_measured(fragile, replace(noise, labels=np.full(20, 3)))
 
 
 def test_a_bundle_is_replaced_when_all_is_there(tmp_path: Path) -> None:

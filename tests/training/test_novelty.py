@@ -9,7 +9,7 @@ from model.runtime import Runtime
 from model.views.novelty import find_lowest, rank
 from tests.training.published import write_toys
 from training.answers import NO_CLASS, Answers, answer_images
-from training.data.datasets import DATASETS
+from training.data.datasets import DATASETS, Examples
 from training.novelty import (
     answer_others,
     compare_kinds,
@@ -24,7 +24,7 @@ COUNT = 8
 def sparse_noise(runtime: Runtime, count: int) -> Answers:
     rng, shape = np.random.default_rng(0), (count, 1, 28, 28)
     images = (rng.random(shape) * (rng.random(shape) < 0.2)).astype(np.float32)
-    return answer_images(runtime, images, np.full(count, NO_CLASS))
+    return answer_images(runtime, Examples(images, np.full(count, NO_CLASS)))
 
 
 @pytest.mark.parametrize(("count", "with_distances"), [(200, False), (4000, True)])

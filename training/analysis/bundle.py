@@ -23,17 +23,14 @@ from training.analysis.directions import FITTED, fit_directions, measure_objects
 from training.analysis.factors import KNOWN, fit_factors, read_factors, show_factors
 from training.analysis.health import measure_health
 from training.analysis.neighbours import collect
-from training.answers import Answers, answer_images, answer_pairs
+from training.answers import Answers, answer_images
 from training.card import write_card
 from training.confidence import cross_validate, fit_confidence, input_of
 from training.data.assemblies import Factors
 from training.data.datasets import (
     DATASETS,
-    Examples,
     draw_rows,
     factors_of,
-    objects_of,
-    split_rows,
 )
 from training.data.folder import TrainingData
 from training.data.pairs import fixed_pairs, validation_pairs
@@ -124,14 +121,13 @@ def analyse_imported(bundle: Bundle, answers: Answers, *, source: str) -> Bundle
         "neighbours": collect(bundle, answers, licence="", source=source),
         "directions": fit_directions(runtime, measure_objects(bundle.manifest, answers)),
     }
-    halves = _halves(answers)
+    halves = answers.halves(seed=_SEED)
     if count >= MIN_IMAGES:
         described = f"{count:,} images of the {source}"
         found["novelty"] = fit_novelty(runtime, *halves, described=described)
     if count > 1:
-        learnt = Examples(halves[0].images, halves[0].labels)
         described = f"of half of the images of the {source}; PCA is fitted to the other half"
-        found["explained"], _ = measure_explained(runtime, learnt, halves[1], described=described)
+        found["explained"], _ = measure_explained(runtime, *halves, described=described)
     return write_findings(bundle, **found)
 
 
@@ -219,7 +215,7 @@ def measure_novelty(runtime: Runtime, answers: Answers, data_dir: Path) -> Novel
     if count < MIN_IMAGES:
         return None
     described = f"{count:,} training images that the network was {seen_or_not(manifest)}"
-    fitted, half = _halves(answers)
+    fitted, half = answers.halves(seed=_SEED)
     rule = fit_novelty(runtime, fitted, half, described=described)
     is_unseen = unseen_by(runs_of(manifest.training)) > 0
     typical = score_novelty(runtime, half, rule) if is_unseen else None
@@ -253,27 +249,19 @@ def _answer_data(runtime: Runtime, data: TrainingData) -> tuple[Answers, Answers
         sizes = {"size": runtime.manifest.height, "shift_px": recipe_of(runtime.bundle).shift_px}
         pairs = fixed_pairs(data.training, MEASURED // 2, seed=_SEED, **sizes)
         others = validation_pairs(data.validation, **sizes)
-        return answer_pairs(runtime, pairs), answer_pairs(runtime, others), []
+        return answer_images(runtime, pairs), answer_images(runtime, others), []
     cut, each = len(data.training.labels), max(FITTED, MEASURED // runtime.manifest.num_classes)
     known = factors_of(data.dataset, "train")
     answered, factors = list[Answers](), list[Factors]()
     for examples, first, count in ((data.training, 0, each), (data.validation, cut, None)):
-        objects = objects_of(data.dataset.name, len(examples.labels))
-        order = draw_rows(examples.labels, len(examples.labels), seed=_SEED, objects=objects)
-        labels = examples.labels[order]
-        chosen = [np.flatnonzero(labels == label)[:count] for label in np.unique(labels)]
+        labels = examples.labels
+        order = draw_rows(labels, len(labels), seed=_SEED, objects=examples.objects)
+        chosen = [np.flatnonzero(labels[order] == label)[:count] for label in np.unique(labels)]
         rows = order[np.sort(np.concatenate(chosen))]
-        shown = None if objects is None else objects[rows]
-        answered.append(answer_images(runtime, *examples.at(rows), shown))
+        answered.append(answer_images(runtime, examples.at(rows)))
         if known:
             factors.append(Factors._make(column[first + rows] for column in known))
     return answered[0], answered[1], factors
-
-
-def _halves(answers: Answers) -> list[Answers]:
-    """Two random halves of images, which share no object."""
-    halves = split_rows(answers.labels, seed=_SEED, objects=answers.objects)
-    return [answers.at(rows) for rows in halves]
 
 
 def _join(known: Iterable[Direction], new: list[Direction]) -> tuple[Direction, ...]:

@@ -132,7 +132,8 @@ class RenderedSource:
             raise DatasetError(f"{path} cannot be read; move it away to render it anew") from error
         if images.shape != (len(factors.label), 1, self.size_px, self.size_px):
             raise DatasetError(f"{path} holds {images.shape}; move it away to render it anew")
-        return {"images": images, "labels": factors.label}
+        objects = np.arange(len(images)) // VIEWS
+        return {"images": images, "labels": factors.label, "objects": objects}
 
 
 def render_split(split: DataSplit, size_px: int) -> NDArray[np.uint8]:
@@ -164,11 +165,6 @@ def list_factors(split: DataSplit) -> Factors:
     label, instance, azimuth, elevation = repeated[:, :4].astype(np.int64).T
     lamp = np.tile(np.arange(len(LAMPS)), len(views))
     return Factors(label, instance, azimuth, elevation, lamp, repeated[:, 4])
-
-
-def object_of(count: int) -> NDArray[np.int64]:
-    """Return which object each of `count` images shows, of whole instances in order."""
-    return np.arange(count) // VIEWS
 
 
 def assemble(label: int, instance: int) -> Assembly:

@@ -7,10 +7,9 @@ objects that images share.
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +31,39 @@ _OBJECTS = (
 Rows = NDArray[np.int64]
 
 
-class Examples(NamedTuple):
-    """Labelled images (N, C, H, W), with labels (N,)."""
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Labelled images, or pairs of digits."""
 
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
+    images: NDArray[Any]
+    """(N, C, H, W): pixels, or floats in [0, 1]."""
+    labels: Rows
+    """(N,), or (N, 2) of pairs."""
+    objects: Rows | None = None
+    """Which object (N,) each image shows, if several show one. Such images are not independent."""
+    object_images: NDArray[np.uint8] | None = None
+    """Each digit of pairs alone (N, 2, H, W)."""
 
-    def at(self, rows: NDArray[np.int64] | slice) -> Examples:
-        """The examples of some rows."""
-        return Examples(self.images[rows], self.labels[rows])
+    @property
+    def are_pairs(self) -> bool:
+        """Whether each image shows two digits."""
+        return self.object_images is not None
+
+    def at(self, rows: Rows | slice) -> Self:
+        """Some of the images."""
+        parts = {name: part[rows] for name, part in vars(self).items() if part is not None}
+        return replace(self, **parts)
+
+    def draw(self, count: int, *, seed: int) -> Self:
+        """Up to `count` of the images at random; of pairs, which are random, the first."""
+        if self.are_pairs:
+            return self.at(slice(count))
+        return self.at(draw_rows(self.labels, count, seed=seed, objects=self.objects))
+
+    def halves(self, *, seed: int) -> tuple[Self, Self]:
+        """Two random halves of single images, which share no object."""
+        first, second = split_rows(self.labels, seed=seed, objects=self.objects)
+        return self.at(first), self.at(second)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +107,7 @@ def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = Tr
         )
     if labels.max() >= len(dataset.class_names):
         raise DatasetError(f"{dataset.name}: label {labels.max()} is no class")
-    return Examples(images, labels)
+    return Examples(images, labels, columns.get("objects"))
 
 
 def factors_of(dataset: Dataset, split: DataSplit) -> assemblies.Factors | None:
@@ -103,12 +126,6 @@ def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:
     if cut < 1:
         raise ValueError(f"cannot hold out {count} of {len(examples.labels)} examples")
     return examples.at(slice(cut)), examples.at(slice(cut, None))
-
-
-def digest(*arrays: NDArray[np.integer]) -> str:
-    """Return the SHA-256 of all numbers of arrays, up to 255, each as a byte in C order."""
-    content = b"".join(array.astype(np.uint8).tobytes() for array in arrays)
-    return hashlib.sha256(content).hexdigest()
 
 
 def _idx(
@@ -230,16 +247,6 @@ NOVELTY_DATASETS = _by_name(
     ),
 )
 """Data sets that no network is trained on, to measure novelty scores with."""
-
-
-def objects_of(dataset: str, count: int) -> Rows | None:
-    """Which object (N,) each of the last `count` images of a split shows.
-
-    None where every image shows another one. Images of one object are not independent.
-    """
-    published = DATASETS.get(dataset)
-    is_rendered = published is not None and isinstance(published.source, assemblies.RenderedSource)
-    return assemblies.object_of(count) if is_rendered else None
 
 
 def draw_rows(labels: Rows, count: int, *, seed: int, objects: Rows | None = None) -> Rows:

@@ -7,7 +7,7 @@ gives the same pairs everywhere.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import hashlib
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from model.preprocess import WHITE
 from training.data.augment import Augmentation, Batch, RowStream, shift
-from training.data.datasets import Examples, digest
+from training.data.datasets import Examples
 from training.data.source import DatasetError
 
 EPOCH_PAIRS = 100_000
@@ -40,51 +40,35 @@ PUBLISHED_PX = 36
 """The height and width of the published pairs."""
 
 
-class PairSet(NamedTuple):
-    """Pairs of digits in images (N, 1, H, W), with their labels (N, 2).
+def draw_pairs(
+    labels: NDArray[np.int64], count: int, *seed: int, shift_px: int
+) -> NDArray[np.int64]:
+    """Draw pairs of digits of different classes, and their shifts, all uniformly.
 
-    `object_images` (N, 2, H, W) show each digit alone.
-    """
-
-    images: NDArray[np.uint8]
-    object_images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-
-
-class PairDraw:
-    """Chooses pairs of digits of different classes, and shifts, all uniformly.
+    Fewer draws of the same seed are the first of these.
 
     Args:
         labels: (N,) of the digits to choose from.
         shift_px: digits move by up to this many pixels, each way.
 
+    Returns:
+        (count, 6): two digits by index, and the shift of each, down and right.
+
     Raises:
         ValueError: all digits are of one class.
     """
-
-    def __init__(self, labels: NDArray[np.int64], *, shift_px: int) -> None:
-        self._labels = labels
-        self._by_class = np.argsort(labels, kind="stable")
-        self._counts = np.bincount(labels)
-        self._starts = self._counts.cumsum() - self._counts
-        self._shift_px = shift_px
-        if self._counts.max() == len(labels):
-            raise ValueError("pairs need digits of at least two classes")
-
-    def draw(self, count: int, *seed: int) -> NDArray[np.int64]:
-        """Draw pairs (count, 6): two digits by index, and the shift of each, down and right.
-
-        Fewer draws of the same seed are the first of these.
-        """
-        numbers = np.random.PCG64(seed).random_raw(6 * count).reshape(count, 6)
-        first = (numbers[:, 0] % len(self._labels)).astype(np.int64)
-        label = self._labels[first]
-        own_start, own_count = self._starts[label], self._counts[label]
-        others = (len(self._labels) - own_count).astype(np.uint64)
-        rank = (numbers[:, 1] % others).astype(np.int64)
-        second = self._by_class[np.where(rank < own_start, rank, rank + own_count)]
-        moves = (numbers[:, 2:] % (2 * self._shift_px + 1)).astype(np.int64) - self._shift_px
-        return np.column_stack((first, second, moves))
+    by_class, counts = np.argsort(labels, kind="stable"), np.bincount(labels)
+    if counts.max() == len(labels):
+        raise ValueError("pairs need digits of at least two classes")
+    starts = counts.cumsum() - counts
+    numbers = np.random.PCG64(seed).random_raw(6 * count).reshape(count, 6)
+    first = (numbers[:, 0] % len(labels)).astype(np.int64)
+    own_start, own_count = starts[labels[first]], counts[labels[first]]
+    others = (len(labels) - own_count).astype(np.uint64)
+    rank = (numbers[:, 1] % others).astype(np.int64)
+    second = by_class[np.where(rank < own_start, rank, rank + own_count)]
+    moves = (numbers[:, 2:] % (2 * shift_px + 1)).astype(np.int64) - shift_px
+    return np.column_stack((first, second, moves))
 
 
 class PairStream(RowStream):
@@ -105,7 +89,7 @@ class PairStream(RowStream):
     ) -> None:
         super().__init__(examples, recipe, size=EPOCH_PAIRS, seed=seed, device=device)
         self._size_px = size_px
-        self._pairs = PairDraw(examples.labels, shift_px=recipe.shift_px)
+        self._digits = examples.labels
 
     def make(self, rows: Tensor) -> Batch:
         """Turn rows (B, R) into pairs, whose targets are their digits, each alone."""
@@ -118,38 +102,38 @@ class PairStream(RowStream):
         )
 
     def draw(self, epoch: int) -> Tensor:
-        """Sample rows of six numbers, as `PairDraw.draw` gives them."""
-        return torch.from_numpy(self._pairs.draw(EPOCH_PAIRS, self._seed, epoch))
+        """Sample rows of six numbers, as `draw_pairs` gives them."""
+        seed, shift_px = (self._seed, epoch), self._recipe.shift_px
+        return torch.from_numpy(draw_pairs(self._digits, EPOCH_PAIRS, *seed, shift_px=shift_px))
 
 
-def fixed_pairs(examples: Examples, count: int, *, size: int, shift_px: int, seed: int) -> PairSet:
+def fixed_pairs(examples: Examples, count: int, *, size: int, shift_px: int, seed: int) -> Examples:
     """The first `count` pairs of a seed, bit for bit the same everywhere.
 
     Args:
         size: height and width of the pairs' images, in pixels.
         shift_px: digits move by up to this many pixels, each way.
     """
-    draws = PairDraw(examples.labels, shift_px=shift_px).draw(count, seed)
+    draws = draw_pairs(examples.labels, count, seed, shift_px=shift_px)
     return make_pairs(examples, draws, size=size, shift_px=shift_px)
 
 
 def make_pairs(
     examples: Examples, draws: NDArray[np.int64], *, size: int, shift_px: int
-) -> PairSet:
-    """Make the pairs that `PairDraw.draw` gave, to split a set too large for memory."""
+) -> Examples:
+    """Make the pairs that `draw_pairs` gave, to split a set too large for memory."""
     digits = torch.from_numpy(examples.images[draws[:, :2].ravel()])
     object_images = lay_out(digits, torch.from_numpy(draws[:, 2:]), size=size, reach=shift_px)
-    return PairSet(
-        overlay(object_images).numpy(), object_images.numpy(), examples.labels[draws[:, :2]]
-    )
+    images, labels = overlay(object_images).numpy(), examples.labels[draws[:, :2]]
+    return Examples(images, labels, object_images=object_images.numpy())
 
 
-def validation_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
+def validation_pairs(digits: Examples, *, size: int, shift_px: int) -> Examples:
     """The fixed pairs of training digits on which choices are made."""
     return fixed_pairs(digits, VALIDATION_PAIRS, size=size, shift_px=shift_px, seed=VALIDATION_SEED)
 
 
-def published_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
+def published_pairs(digits: Examples, *, size: int, shift_px: int) -> Examples:
     """The fixed pairs of test digits on which networks are compared.
 
     A network of another size than PUBLISHED_PX gets the same digits with the same shifts, in
@@ -159,13 +143,20 @@ def published_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
         DatasetError: they are not the published ones, bit for bit.
     """
 
-    def make(size: int) -> PairSet:
+    def make(size: int) -> Examples:
         return fixed_pairs(digits, PUBLISHED_PAIRS, size=size, shift_px=shift_px, seed=TEST_SEED)
 
     pairs = make(PUBLISHED_PX)
-    if digest(*pairs) != TEST_DIGESTS[shift_px]:
+    if digest(pairs) != TEST_DIGESTS[shift_px]:
         raise DatasetError(f"the test pairs with shift {shift_px} are not the published ones")
     return pairs if size == PUBLISHED_PX else make(size)
+
+
+def digest(pairs: Examples) -> str:
+    """The SHA-256 of images, object images and labels of pairs, each number as a byte."""
+    arrays = (pairs.images, pairs.object_images, pairs.labels)
+    content = b"".join(np.asarray(array, np.uint8).tobytes() for array in arrays)
+    return hashlib.sha256(content).hexdigest()
 
 
 def lay_out(digits: Tensor, shifts: Tensor, *, size: int, reach: int) -> Tensor:

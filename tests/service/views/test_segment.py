@@ -13,7 +13,7 @@ from PIL import Image
 from tests.pictures import as_png
 from tests.service.views.answers import answer_of
 from training.data.datasets import Examples
-from training.data.pairs import PairSet, fixed_pairs
+from training.data.pairs import fixed_pairs
 
 Json = dict[str, Any]
 
@@ -30,14 +30,15 @@ def segment(client: TestClient, image: NDArray[np.uint8], **query: Any) -> Json:
 
 
 @pytest.fixture(scope="module")
-def pairs(strokes: Examples) -> PairSet:
+def pairs(strokes: Examples) -> Examples:
     """Pairs of crossing strokes."""
     return fixed_pairs(strokes, 20, size=36, shift_px=2, seed=5)
 
 
-def test_both_strokes_are_found_and_told_apart(client: TestClient, pairs: PairSet) -> None:
+def test_both_strokes_are_found_and_told_apart(client: TestClient, pairs: Examples) -> None:
     """Labels are right, and each mask covers its own stroke rather than the other one."""
-    for image, layers, labels in zip(*pairs, strict=True):
+    assert pairs.object_images is not None
+    for image, layers, labels in zip(pairs.images, pairs.object_images, pairs.labels, strict=True):
         answer = segment(client, image)
         assert set(labels.tolist()) == {one["label"] for one in answer["segments"]}
         for one in answer["segments"]:

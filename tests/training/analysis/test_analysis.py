@@ -17,6 +17,7 @@ from training.analysis import bundle as analysis
 from training.analysis.bundle import analyse, measure_novelty, write_findings
 from training.analysis.neighbours import choose
 from training.answers import answer_images
+from training.data.datasets import Examples
 from training.evaluate import training_data_of
 from training.figures import DECODED, FIGURES
 
@@ -111,7 +112,7 @@ def test_a_family_is_asked_what_it_offers(family_bundles: Path, data_dir: Path) 
 def test_findings_in_other_weights_are_forgotten(bundle: Bundle, data_dir: Path) -> None:
     """Names measured on a network that was replaced do not outlive a new measurement."""
     runtime = Runtime(bundle)
-    held_out = answer_images(runtime, *training_data_of(bundle, data_dir).validation)
+    held_out = answer_images(runtime, training_data_of(bundle, data_dir).validation)
     rule = measure_novelty(runtime, held_out, data_dir)
     found = write_findings(bundle, novelty=rule).manifest
     assert found.version == found.analysed_version
@@ -137,7 +138,9 @@ def test_the_poses_of_known_images_lie_in_the_bundle(bundle: Bundle, data_dir: P
     images = rng.integers(0, 256, (200, 1, 28, 28), np.uint8)
     # 16 copies of each: some in both halves, so that none lies further away than all others.
     runtime = Runtime(bundle)
-    answers = answer_images(runtime, np.tile(images, (16, 1, 1, 1)), np.zeros(3200, np.int64))
+    answers = answer_images(
+        runtime, Examples(np.tile(images, (16, 1, 1, 1)), np.zeros(3200, np.int64))
+    )
     fitted = measure_novelty(runtime, answers, data_dir)
     write_findings(bundle, novelty=fitted)
     opened = Bundle.open(bundle.path).manifest.novelty

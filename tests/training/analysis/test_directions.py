@@ -63,7 +63,7 @@ def strips(count: int, seed: int = 0) -> Examples:
 
 
 def shown(count: int, seed: int = 0, values: Doubles | None = None) -> Any:
-    answers = answer_images(Mixed(), *strips(count, seed))  # type: ignore[arg-type]
+    answers = answer_images(Mixed(), strips(count, seed))  # type: ignore[arg-type]
     measured = measure_objects(Mixed.manifest, answers)
     return measured if values is None else measured._replace(values=values[:, None])
 

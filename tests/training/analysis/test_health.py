@@ -72,7 +72,7 @@ def test_every_family_that_routes_is_measured(
     """Each of its layers has couplings by iteration."""
     bundle = say_training(family_bundles / f"tiny-{family}", data_dir / family)
     layers = bundle.manifest.layers
-    held_out = answer_images(Runtime(bundle), *training_data_of(bundle, data_dir).validation)
+    held_out = answer_images(Runtime(bundle), training_data_of(bundle, data_dir).validation)
     health = measure_health(bundle, held_out, described="")
     assert HELD_OUT == health.count
     assert [layer.name for layer in layers] == [one.layer for one in health.couplings]

@@ -48,7 +48,8 @@ def test_what_is_downloaded_is_checked(name: str) -> None:
 def test_real_files_are_read(name: str, split: DataSplit, count: int, means: list[float]) -> None:
     """The means of their channels are the ones that everybody normalises with."""
     dataset = ALL[name]
-    images, labels = load(dataset, split, Path(os.environ["CAPSNET_DATA_DIR"]), fetch=False)
+    examples = load(dataset, split, Path(os.environ["CAPSNET_DATA_DIR"]), fetch=False)
+    images, labels = examples.images, examples.labels
     assert (count, *dataset.image_shape) == images.shape
     assert means == pytest.approx((images.mean(axis=(0, 2, 3)) / 255).tolist(), abs=1e-4)
     assert set(range(10)) == set(labels.tolist())

@@ -10,12 +10,13 @@ import torch
 
 from model.capsnet.dynamic import DynamicConfig
 from training.data.augment import Batch
-from training.data.datasets import DATASETS, Examples, digest, load
+from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import (
     TEST_DIGESTS,
     TEST_SEED,
-    PairDraw,
     PairStream,
+    digest,
+    draw_pairs,
     fixed_pairs,
     published_pairs,
 )
@@ -46,7 +47,7 @@ def assert_same(expected: Batch, actual: Batch) -> None:
 
 def test_all_pairs_of_classes_are_equally_likely(squares: Examples) -> None:
     """Each of the twelve ordered pairs of four classes makes up a twelfth, within four sigma."""
-    rows = PairDraw(squares.labels, shift_px=0).draw(12_000, 1)
+    rows = draw_pairs(squares.labels, 12_000, 1, shift_px=0)
     labels = squares.labels[rows[:, :2]]
     counts = np.bincount(labels[:, 0] * 4 + labels[:, 1], minlength=16).reshape(4, 4)
     assert np.abs(counts[~np.eye(4, dtype=bool)] - 1000).max() < 4 * 31
@@ -76,10 +77,12 @@ def test_a_fixed_set_is_the_same_bit_for_bit(squares: Examples) -> None:
     """A change of numbers, order, arithmetic, shapes or types shows in and next to the digest."""
     pairs = fixed_pairs(squares, 50, size=20, shift_px=4, seed=7)
     labels = pairs.labels.astype(np.uint8)
-    digest = hashlib.sha256(pairs.images.tobytes() + labels.tobytes()).hexdigest()
-    assert "c18c800b3e66d93b7f4aec6284c03410e3367cda5abbca9a453586cd6b7c2921" == digest
-    assert [(50, 1, 20, 20), (50, 2, 20, 20), (50, 2)] == [array.shape for array in pairs]
-    assert [np.uint8, np.uint8, np.int64] == [array.dtype for array in pairs]
+    found = hashlib.sha256(pairs.images.tobytes() + labels.tobytes()).hexdigest()
+    assert "c18c800b3e66d93b7f4aec6284c03410e3367cda5abbca9a453586cd6b7c2921" == found
+    assert pairs.object_images is not None
+    arrays = (pairs.images, pairs.object_images, pairs.labels)
+    assert [(50, 1, 20, 20), (50, 2, 20, 20), (50, 2)] == [array.shape for array in arrays]
+    assert [np.uint8, np.uint8, np.int64] == [array.dtype for array in arrays]
 
 
 @pytest.mark.data
@@ -90,6 +93,7 @@ def test_test_pairs_are_the_published_ones(shift_px: int) -> None:
         pytest.skip("needs the data sets: set CAPSNET_DATA_DIR")
     digits = load(DATASETS["mnist"], "test", Path(os.environ["CAPSNET_DATA_DIR"]))
     pairs = published_pairs(digits, size=36, shift_px=shift_px)
+    assert pairs.object_images is not None
     assert (10_000, 2, 36, 36) == pairs.object_images.shape
     docs = (Path(__file__).parents[3] / "docs" / "reference" / "presets.md").read_text()
     assert TEST_DIGESTS[shift_px] in docs
@@ -101,10 +105,10 @@ def test_a_network_of_another_size_is_scored_on_the_same_pairs(
     """Digits and shifts are the published ones, in larger squares; others are still refused."""
     monkeypatch.setattr("training.data.pairs.PUBLISHED_PAIRS", 7)
     published = fixed_pairs(squares, 7, size=36, shift_px=4, seed=TEST_SEED)
-    monkeypatch.setitem(TEST_DIGESTS, 4, digest(*published))
+    monkeypatch.setitem(TEST_DIGESTS, 4, digest(published))
     larger = published_pairs(squares, size=40, shift_px=4)
     np.testing.assert_array_equal(published.labels, larger.labels)
     np.testing.assert_array_equal(published.images, larger.images[:, :, 2:-2, 2:-2])
-    monkeypatch.setitem(TEST_DIGESTS, 4, digest(*larger))
+    monkeypatch.setitem(TEST_DIGESTS, 4, digest(larger))
     with pytest.raises(DatasetError, match="not the published ones"):
         published_pairs(squares, size=40, shift_px=4)
