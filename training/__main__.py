@@ -224,7 +224,7 @@ def analyse_(
             raise typer.BadParameter(
                 "an imported network needs --data, a folder of pictures like those of its training"
             )
-        console.print(analyse_on(opened, data, skip_unreadable=skip_unreadable)[1])
+        analyse_on(opened, data, skip_unreadable=skip_unreadable)
     else:
         analyse(opened, data_dir, folder=data, own_images=neighbours or None)
     console.print(f"wrote {opened.path}")

@@ -240,79 +240,67 @@ def import_(
         "presence": "probability" if logits else presence,
         "training": {"imported": Path(source.rpartition(":")[0] or source).name},
     }
-    shape = (channels, size, size) if size else None
+    target, shape = bundles / name, (channels, size, size) if size else None
+    refuse_other(target, facts["training"], replace_other=replace)
     foreign = read_foreign(source, decoder=decoder, image_shape=shape, logits=logits)
-    bundle = import_network(foreign, facts, bundles, replace_other=replace)
+    with replacing_folder(target) as folder:
+        _write_bundle(foreign, facts, folder)
     if data:
-        bundle, sentence = analyse_on(bundle, data, skip_unreadable=skip_unreadable)
-        console.print(sentence)
-    console.print(f"wrote {bundle.path}")
+        analyse_on(Bundle.open(target), data, skip_unreadable=skip_unreadable)
+    console.print(f"wrote {target}")
     console.print(f"next: CAPSNET_BUNDLES={shlex.quote(str(bundles))} python -m service")
 
 
-def import_network(
-    foreign: Foreign, facts: Mapping[str, Any], bundles: Path, *, replace_other: bool = False
-) -> Bundle:
-    """Write a network as the bundle `bundles/NAME`, and check that the bundle answers alike.
+def _write_bundle(foreign: Foreign, facts: Mapping[str, Any], folder: Path) -> None:
+    """Write the bundle of a network, and check that it answers alike.
 
     Args:
         facts: entries of the manifest that its graphs do not tell, `name` and `class_names` among
             them.
-        replace_other: whether a bundle that something else made may be replaced.
 
     Raises:
-        BundleError: such a bundle has that name, or it is not one for a bundle.
         ExportError: the graphs do not fit a bundle or the class names.
     """
-    target = bundles / facts["name"]
-    refuse_other(target, facts["training"], replace_other=replace_other)
     image_shape = _image_shape(foreign.encoder)
     images = _noise(image_shape)
     graphs: dict[GraphRole, onnx.ModelProto] = {"encoder": foreign.encoder}
     if foreign.decoder:
         graphs["decoder"] = foreign.decoder
-    with replacing_folder(target) as folder:
-        (folder / WEIGHTS).touch()
-        for role, graph in graphs.items():
-            onnx.save(graph, folder / f"{role}.onnx", **_IN_A_FILE)
-        session = open_session(folder / "encoder.onnx")
-        answers = Encoding(*session.run(Encoding._fields, {"images": images}))
-        _check_answers(answers, len(facts["class_names"]))
-        try:
-            manifest = Manifest(
-                family=FAMILY,
-                family_title="a network trained elsewhere",
-                channels=image_shape[0],
-                height=image_shape[1],
-                width=image_shape[2],
-                class_dim=answers.poses.shape[2],
-                offers=("decode",) if foreign.decoder else (),
-                graphs={role: f"{role}.onnx" for role in graphs},
-                layers=(),
-                opset=foreign.encoder.opset_import[0].version,
-                **facts,
-            )
-        except ValueError as error:
-            raise ExportError(str(error)) from error
-        _compare(foreign.expected or answers, images, Runtime(seal(manifest, folder), device="cpu"))
-    return Bundle.open(target)
+    (folder / WEIGHTS).touch()
+    for role, graph in graphs.items():
+        onnx.save(graph, folder / f"{role}.onnx", **_IN_A_FILE)
+    session = open_session(folder / "encoder.onnx")
+    answers = Encoding(*session.run(Encoding._fields, {"images": images}))
+    _check_answers(answers, len(facts["class_names"]))
+    try:
+        manifest = Manifest(
+            family=FAMILY,
+            family_title="a network trained elsewhere",
+            channels=image_shape[0],
+            height=image_shape[1],
+            width=image_shape[2],
+            class_dim=answers.poses.shape[2],
+            offers=("decode",) if foreign.decoder else (),
+            graphs={role: f"{role}.onnx" for role in graphs},
+            layers=(),
+            opset=foreign.encoder.opset_import[0].version,
+            **facts,
+        )
+    except ValueError as error:
+        raise ExportError(str(error)) from error
+    _compare(foreign.expected or answers, images, Runtime(seal(manifest, folder), device="cpu"))
 
 
-def analyse_on(
-    bundle: Bundle, folder: Path, *, skip_unreadable: bool = False
-) -> tuple[Bundle, str]:
+def analyse_on(bundle: Bundle, folder: Path, *, skip_unreadable: bool = False) -> None:
     """Score a folder of pictures by class and, if the network has poses, analyse them on it.
-
-    Returns:
-        The bundle, and how many pictures are answered wrong, as a sentence.
 
     Raises:
         training.data.source.DatasetError: the folder cannot be read.
     """
     scores = score_folder(open_runtime(bundle), folder, skip_unreadable=skip_unreadable)
     if bundle.manifest.class_dim:
-        bundle = analyse_imported(bundle, scores.answers, source=f"folder {folder.name}")
-    return bundle, scores.headline()
+        analyse_imported(bundle, scores.answers, source=f"folder {folder.name}")
+    console.print(scores.headline())
 
 
 def _image_shape(encoder: onnx.ModelProto) -> tuple[int, int, int]:

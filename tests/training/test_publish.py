@@ -23,7 +23,7 @@ from training.__main__ import app
 from training.answers import measure_presence
 from training.data.datasets import DATASETS
 from training.data.source import DatasetError
-from training.export import export_run
+from training.export import export
 from training.figures import DECODED, FIGURES, WRONG
 from training.metrics import METRICS
 from training.recipes import Recipe
@@ -70,7 +70,8 @@ def test_a_published_bundle_carries_its_training(
     run_dir: Path, data_dir: Path, tmp_path: Path, recipe: Recipe
 ) -> None:
     """Recipe, runs, log, curves and card go with the network, which answers as it was trained."""
-    bundle = export_run(run_dir, tmp_path, name=None, data_dir=data_dir)
+    export(run_dir, bundles=tmp_path, data_dir=data_dir)
+    bundle = Bundle.open(tmp_path / "tiny")
     training = bundle.manifest.training
     (run,) = training["runs"]
     assert recipe == Recipe.from_dict(training["recipe"])
@@ -92,7 +93,8 @@ def test_images_become_samples_where_their_licence_is_known(
 ) -> None:
     """They are held-out images, and the index names the licence."""
     monkeypatch.setitem(DATASETS, "toys", replace(DATASETS["toys"], licence="CC0-1.0"))
-    bundle = export_run(run_dir, tmp_path, name=None, data_dir=data_dir)
+    export(run_dir, bundles=tmp_path, data_dir=data_dir)
+    bundle = Bundle.open(tmp_path / "tiny")
     recipe = Recipe.from_dict(bundle.manifest.training["recipe"])
     known = {image.tobytes() for image in load_published(recipe, data_dir).validation.images}
     for sample in read_samples(bundle.path / SAMPLES, len(bundle.manifest.class_names)):
@@ -141,6 +143,6 @@ def test_the_bundle_of_another_run_is_not_replaced(run_dir: Path, tmp_path: Path
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / MANIFEST).write_text('{"training": {"imported": "net.onnx"}}')
     with pytest.raises(BundleError, match=r"import of net\.onnx: choose another --name"):
-        export_run(run_dir, tmp_path, name=None, data_dir=tmp_path)
+        export(run_dir, bundles=tmp_path, data_dir=tmp_path)
     with pytest.raises(DatasetError, match="is missing"):
-        export_run(run_dir, tmp_path, name=None, data_dir=tmp_path, replace_other=True)
+        export(run_dir, bundles=tmp_path, data_dir=tmp_path, replace=True)

@@ -127,16 +127,6 @@ def test_a_folder_that_grew_holds_out_what_weights_have_not_seen(
     np.testing.assert_array_equal(data.validation.images, again.validation.images)
 
 
-def test_a_moved_folder_is_the_same(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
-    """The digest is of the contents of pictures, not of their places."""
-    recipe, data = load_pictures(tiny, folder())
-    assert data.split is not None
-    moved = Path(data.split.folder).rename(tmp_path / "animals")
-    again = load_again(recipe, data.split.model_copy(update={"folder": str(moved)}), tmp_path)
-    assert again.split
-    assert data.split.is_same(again.split)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
