@@ -174,16 +174,9 @@ def training_data_of(bundle: Bundle, data_dir: Path, *, folder: Path | None = No
     Raises:
         DatasetError: they are not there, or are not those that the network was trained on.
     """
-    training = bundle.manifest.training
-    pictures = training.get("pictures") and FolderSplit(**training["pictures"])
-    if pictures:
-        if not (folder or pictures.folder):
-            name = bundle.manifest.name
-            raise DatasetError(
-                f"{name} was trained on a folder of pictures: name the folder with --data FOLDER"
-            )
-        pictures = pictures.model_copy(update={"folder": str(folder or pictures.folder)})
-    return load_again(recipe_of(bundle), pictures, data_dir)
+    pictures = bundle.manifest.training.get("pictures")
+    split = FolderSplit(**pictures) if pictures else None
+    return load_again(recipe_of(bundle), split, data_dir, folder=folder)
 
 
 def seen_or_not(manifest: Manifest) -> str:

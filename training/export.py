@@ -98,13 +98,11 @@ def export(
     choose_threads()
     checkpoint = Checkpoint.load(run_dir / CHECKPOINT)
     recipe, pictures = checkpoint.recipe, checkpoint.pictures
-    if pictures and data:
-        pictures = pictures.model_copy(update={"folder": str(data)})
     target = bundles / (name or (recipe.dataset if pictures else recipe.name))
     if not (run_dir / METRICS).is_file():
         raise ExportError(f"{run_dir} has no {METRICS}, of which the curves are drawn")
     refuse_other(target, checkpoint.record(), replace_other=replace)
-    images = load_again(recipe, pictures, data_dir)
+    images = load_again(recipe, pictures, data_dir, folder=data)
     network = build(recipe.network)
     network.load_state_dict(checkpoint.network)
     validation = images.validation
@@ -115,7 +113,7 @@ def export(
     with replacing_folder(target) as folder:
         bundle = export_bundle(network, manifest, folder, validation=validation)
         shutil.copy(run_dir / METRICS, folder / METRICS)
-        where = Path(pictures.folder) if pictures else None
+        where = data or Path(pictures.folder) if pictures else None
         bundle = analyse(bundle, data_dir, folder=where, own_images=not private)
         licence = "yours" * (not private) if pictures else images.dataset.licence
         if licence and recipe.task != "pairs" and manifest.channels in (1, 3):  # samples are PNGs

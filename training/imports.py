@@ -232,7 +232,7 @@ def import_(
     if not (classes or data):
         raise typer.BadParameter("give --classes, or --data with a folder for each class")
     names = classes.split(",") if classes else find_pictures(data or Path()).classes
-    facts = {
+    facts: dict[str, Any] = {
         "name": name,
         "dataset": name,
         "class_names": tuple(one.strip() for one in names),

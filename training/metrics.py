@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,8 +26,8 @@ CLASS_ERROR = "validation_class_error_percent"
 class Meter:
     """Averages losses and speed since it was last read. Adding does not wait for the device."""
 
-    def __init__(self, now: float) -> None:
-        self._steps, self._since = 0, now
+    def __init__(self) -> None:
+        self._steps, self._since = 0, time.monotonic()
 
     def add(self, losses: Losses) -> None:
         """Count one step and its losses."""
@@ -35,16 +36,14 @@ class Meter:
         self._sums: Tensor = self._sums + values if self._steps else values
         self._steps += 1
 
-    def means(self) -> dict[str, float]:
-        """Return the mean losses. Waits until the device has done all steps."""
+    def read(self) -> tuple[dict[str, float], float]:
+        """Return the mean losses and the steps a second, after the device has done all steps."""
         means = (self._sums.double() / self._steps).tolist()
-        return {f"{name}{LOSS}": mean for name, mean in zip(self._names, means, strict=True)}
-
-    def restart(self, now: float) -> float:
-        """Return the steps a second, and start anew."""
-        rate = self._steps / max(now - self._since, 1e-9)
+        now = time.monotonic()
+        steps_per_s = self._steps / max(now - self._since, 1e-9)
         self._steps, self._since = 0, now
-        return rate
+        named = {f"{name}{LOSS}": mean for name, mean in zip(self._names, means, strict=True)}
+        return named, steps_per_s
 
 
 class RunLog:

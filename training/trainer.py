@@ -117,24 +117,23 @@ class Trainer:
             whether the recipe was completed.
 
         Raises:
-            TrainingError: the loss is no longer finite; the last checkpoint is kept.
+            TrainingError: a weight is not finite; the last checkpoint is kept.
         """
         if adapts_threads:
             choose_threads()
         start = saved = clock()
         before = self.state.run.seconds
-        meter = Meter(start)
+        meter = Meter()
         name, done = self.plan.recipe.name, self.done_steps
         shown = self._log.shown(name, total=self.total_steps, done=done)
         with stop_signals() as stopped, shown:
             while not self.complete:
                 meter.add(self.step())
                 logged = self.done_steps % log_every == 0 or self.complete
-                losses = meter.means() if logged else {}
                 now = clock()
                 self.state.run = replace(self.state.run, seconds=before + now - start)
                 if logged:
-                    self._add_losses(losses, meter.restart(now))
+                    self._add_losses(*meter.read())
                 self._validate()
                 self._log.advance(self.done_steps)
                 if now - saved > save_every_s:
@@ -189,10 +188,6 @@ class Trainer:
         return min(done, self.plan.recipe.epochs)
 
     def _add_losses(self, losses: dict[str, float], steps_per_s: float) -> None:
-        if not math.isfinite(sum(losses.values())):
-            raise TrainingError(
-                f"the loss is not finite at step {self.done_steps}; the last checkpoint is kept"
-            )
         self._log.add(
             step=self.done_steps,
             epoch=self._epoch,

@@ -228,15 +228,20 @@ def load_pictures(
     return fitting, data
 
 
-def load_again(recipe: Recipe, split: FolderSplit | None, data_dir: Path) -> TrainingData:
+def load_again(
+    recipe: Recipe, split: FolderSplit | None, data_dir: Path, *, folder: Path | None = None
+) -> TrainingData:
     """The training images of an earlier run with this recipe, split as they were then.
+
+    Args:
+        folder: where the pictures are now, if the run was trained on a folder of them.
 
     Raises:
         DatasetError: it is not there any more, or is not the same.
     """
     if split is None:
         return load_published(recipe, data_dir)
-    network, folder = recipe.network, Path(split.folder)
+    network, folder = recipe.network, folder or Path(split.folder or recipe.dataset)
     if not folder.is_dir():
         raise DatasetError(f"{folder} is not there: say where the pictures are with --data FOLDER")
     size = (network.height, network.width)
@@ -247,5 +252,5 @@ def load_again(recipe: Recipe, split: FolderSplit | None, data_dir: Path) -> Tra
     assert now is not None
     known = {*split.learnt, *split.held_out_pictures}
     if not split.is_same(now) or not known.issuperset(now.learnt):
-        raise DatasetError(f"{split.folder} has changed since the network was trained on it")
+        raise DatasetError(f"{folder} has changed since the network was trained on it")
     return data._replace(split=split)
