@@ -57,6 +57,13 @@ MODULE = """
 """
 
 
+CLASSIFIER = """
+    from torch import nn
+
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 2))
+"""
+
+
 @pytest.fixture
 def command() -> Command:
     """`command("net.py:make", ...)` imports a network; errors are raised."""
@@ -148,10 +155,16 @@ def test_a_folder_scores_and_measures_it(
     assert report.is_file()
 
 
-def test_an_onnx_file_with_logits_has_probabilities(command: Command, tmp_path: Path) -> None:
-    """Without a decoder there are no poses."""
-    file = classifier(tmp_path)
-    command(file, "--name", "two", "--classes", "a,b", "--logits", "--bundles", tmp_path)
+@pytest.mark.parametrize("is_module", [False, True])
+def test_logits_become_probabilities(command: Command, tmp_path: Path, *, is_module: bool) -> None:
+    """Of an ONNX file and of a module. Without a decoder there are no poses."""
+    source: object = classifier(tmp_path)
+    if is_module:
+        (tmp_path / "plain.py").write_text(dedent(CLASSIFIER))
+        source = f"{tmp_path / 'plain.py'}:network"
+    sizes = ("--size", 8, "--channels", 3) if is_module else ()
+    options = ("--classes", "a,b", "--logits", "--bundles", tmp_path)
+    command(source, "--name", "two", *sizes, *options)
     loaded = model.load(tmp_path / "two", device="cpu")
     manifest = loaded.bundle.manifest
     assert ("probability", (), 3) == (manifest.presence, manifest.offers, manifest.channels)

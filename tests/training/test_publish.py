@@ -128,6 +128,7 @@ def test_own_pictures_stay_out_of_a_private_bundle(
     assert "private: the bundle has none of your pictures" in private.output
     for name, licence in (("shown", "yours"), ("private", "")):
         bundle = Bundle.open(tmp_path / name)
+        assert str(tmp_path) not in (bundle.path / MANIFEST).read_text()
         described = bundle.manifest.neighbours
         assert described
         assert described.gallery
