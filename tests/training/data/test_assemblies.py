@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from training.data.assemblies import (
     list_factors,
     render_lamps,
 )
+from training.data.datasets import DATASETS, load
 
 SIDE = 24
 
@@ -62,6 +64,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assemblies, "INSTANCES", {"train": range(2), "test": range(2, 3)})
     monkeypatch.setattr(assemblies, "AZIMUTHS", (0, 20))
     monkeypatch.setattr(assemblies, "ELEVATIONS", (30,))
+    monkeypatch.setattr(assemblies, "VIEWS", 2 * 6)
 
 
 @pytest.mark.usefixtures("few")
@@ -78,3 +81,16 @@ def test_images_are_rendered_once(tmp_path: Path) -> None:
         assemble(label, instance), View(0, 30, list_factors("test").size[36]), size_px=16
     )
     assert np.array_equal(views, first["images"][36:42, 0])
+
+
+@pytest.mark.usefixtures("few")
+def test_images_know_which_object_they_show(tmp_path: Path) -> None:
+    """Halves of them share none, though each object has images of six lamps from two sides."""
+    source = RenderedSource(size_px=16)
+    dataset = replace(DATASETS["assemblies"], image_shape=(1, 16, 16), source=source)
+    examples = load(dataset, "test", tmp_path)
+    assert examples.objects is not None
+    assert np.array_equal(examples.labels, examples.objects)
+    one, other = examples.halves(seed=1)
+    assert not set(one.labels) & set(other.labels)
+    assert 60 == len(one.images) + len(other.images)
