@@ -27,11 +27,17 @@ from service.errors import (
     UploadTimeout,
     unwrap,
 )
-from service.http.answers import JSON, DeferredJson, JsonOrPng, SlowJsonOrPng
 from service.http.openapi import image_body, json_body
-from service.http.request import Request, invalid
-from service.http.route import Handler, Query, Route
-from service.http.uploads import FILE_FIELD, content_type, read_picture, read_pictures
+from service.http.request import (
+    FILE_FIELD,
+    JSON,
+    Request,
+    content_type,
+    invalid,
+    read_picture,
+    read_pictures,
+)
+from service.http.route import DeferredJson, Handler, JsonOrPng, Query, Route, SlowJsonOrPng
 from service.inference.engine import graph_of
 from service.pictures import ImageSpec, Upload, Weighed
 

@@ -12,9 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from ray import serve
 from ray.serve import Application
 
-from service.app import create_app
+from service.app import CLOSE_TIMEOUT_S, create_app
 from service.errors import ReloadNotOffered
-from service.http.context import CLOSE_TIMEOUT_S
 from service.settings import Settings, SettingsError
 from service.telemetry import logs
 

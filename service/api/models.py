@@ -14,9 +14,8 @@ from model.bundle.manifest import Offer, PresenceKind
 from model.views.answers import ModelAnswer, answer_fields
 from model.views.figure import draw_health
 from service.errors import Forbidden, NotOffered, ReloadNotOffered
-from service.http.answers import SlowJsonOrPng
 from service.http.request import Request
-from service.http.route import Query
+from service.http.route import Query, SlowJsonOrPng
 from service.inference.engine import Engine
 from service.settings import Settings
 from service.views import VIEWS

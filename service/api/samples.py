@@ -16,10 +16,8 @@ from model.views.answers import Part
 from model.views.view import FitQuery, Scale
 from service.api.models import ModelPath
 from service.errors import InvalidParameter, unwrap
-from service.http.answers import PngResponse
-from service.http.request import Request
-from service.http.route import Query
-from service.http.uploads import FILE_FIELD, read_pictures
+from service.http.request import FILE_FIELD, Request, read_pictures
+from service.http.route import PngResponse, Query
 from service.pictures import SAMPLES, ImageSpec, Upload
 
 Dataset = Literal["mnist", "fashion-mnist"]

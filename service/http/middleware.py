@@ -1,4 +1,4 @@
-"""The middleware of every request: its id, limits, times, headers, errors and log line."""
+"""The middleware of every request: its id, claim and body, and its answer, errors and log line."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.admission import NO_ROOM, Claim
 from service.errors import (
     Busy,
     MalformedRequest,
@@ -24,29 +25,24 @@ from service.errors import (
     NotFound,
     Problem,
     RateLimited,
+    TooLarge,
     TooLate,
     Unauthorized,
     Unavailable,
+    UploadTimeout,
     release,
 )
-from service.http.answers import MODEL_HEADER, NOTES_HEADER
-from service.http.context import Context
-from service.http.keys import KEY_HEADER, Sites
-from service.http.request import TIMEOUT_HEADER, Body
+from service.http.keys import Sites
+from service.settings import Settings
 from service.telemetry import logs
+
+if TYPE_CHECKING:  # the app makes the middleware
+    from service.app import Context
 
 log = logging.getLogger(__name__)
 PROBLEM = "application/problem+json"
 """The media type of problem details (RFC 9457)."""
 REQUEST_ID = "X-Request-ID"
-TENSOR_HEADER = "Inference-Header-Content-Length"
-"""The header with the number of bytes of JSON before the tensors (Open Inference Protocol)."""
-_SENT = [
-    *("Content-Type", "Content-Encoding", KEY_HEADER, REQUEST_ID, TIMEOUT_HEADER, TENSOR_HEADER),
-]
-_ANSWERED = ["Retry-After", "Server-Timing", MODEL_HEADER, NOTES_HEADER, REQUEST_ID, TENSOR_HEADER]
-PROTOCOL = "/v2"
-"""The prefix of the Open Inference Protocol's paths, whose errors have another shape."""
 _GRPC = "/inference.GRPCInferenceService"
 PROBES = frozenset(
     {
@@ -55,59 +51,43 @@ PROBES = frozenset(
     }
 )
 """The routes of frequent probes, which are neither logged nor counted as rejected."""
-_REJECTIONS = (Unauthorized, Busy, RateLimited, Unavailable, TooLate)
-"""Problems of valid requests that were refused or not answered in time."""
 CLIENT_LEFT = 499
 """The status that is logged for a request whose client did not wait for an answer, as in nginx."""
-PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
-)
-"""The content security policy of pages: everything comes from this service, and nothing is inline.
+ARRIVES_WHOLE = "capsnet.arrives_whole"
+"""The extension (ASGI) of a request whose body is seen only once all of it is there."""
+MOMENT_S = 0.2
+"""gRPC delivers a message only when it is complete. While one arrives, it counts as 0 bytes for
+this long, and after that as `max_body_bytes`.
 """
-_PAGE_HEADERS = {
-    b"content-security-policy": PAGE_POLICY.encode(),
-    b"cross-origin-opener-policy": b"same-origin",
-    b"referrer-policy": b"no-referrer",
-    b"x-frame-options": b"DENY",
-}
-"""Security headers of HTML pages that bring none of their own."""
+WATCH_AFTER_S = 0.02
+"""After a request has been handled for this long, its client's connection is watched."""
+_PROTOCOL = "/v2"
+"""The prefix of the Open Inference Protocol's paths, whose errors have another shape."""
+_REJECTIONS = (Unauthorized, Busy, RateLimited, Unavailable, TooLate)
+"""Problems of valid requests that were refused or not answered in time."""
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 """Statuses that are logged with the client's address."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _UNKNOWN = "unknown"
 """The route that is logged for a path that no route has."""
-_MOUNTED = "app_root_path"
-"""Starlette sets this key in the scope of requests for files of a mounted folder."""
 
 
-def cross_origin(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
-    """Answer CORS requests of the allowed origins, if there are any."""
-    if not origins:
-        return app
-    return CORSMiddleware(
-        app,
-        allow_origins=origins,
-        allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", *_SENT],
-        expose_headers=_ANSWERED,
-    )
-
-
-@dataclass
 class Middleware:
     """Gives each request an id, limits, headers and a line in the log, and answers errors.
 
+    uvicorn calls the app, which is FastAPI's, and that calls this object: see `create_app`.
+
     HEAD is answered as GET without the body (RFC 9110, section 9.3.2), and `/v1/...` as `/...`.
+
+    Args:
+        app: what answers: see `service.http.route.Router`.
+        context: of the process.
     """
 
-    app: ASGIApp
-    context: Context
-
-    def __post_init__(self) -> None:
-        self.settings, self.metrics = self.context.settings, self.context.metrics
-        self.sites = Sites(self.settings)
+    def __init__(self, app: ASGIApp, context: Context) -> None:
+        self.app, self.context = app, context
+        self._metrics, self._sites = context.metrics, Sites(context.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request. Other events, such as the lifespan's, pass through."""
@@ -117,31 +97,32 @@ class Middleware:
         started = time.perf_counter()
         method, status = scope["method"], 0
         headers = dict(scope["headers"])
-        request_id = self._identify(scope, headers)
+        accepted = _ACCEPTED_ID.fullmatch(headers.get(b"x-request-id", b""))
+        request_id = accepted[0].decode() if accepted else secrets.token_hex(16)
+        logs.request_id.set(request_id)
+        claim = self.context.admission.claim(_address(scope))
+        scope.setdefault("state", {})["claim"] = claim
+        seconds = claim.seconds
+        body = Body(claim, self.context.settings, receive, headers, scope.get("extensions", ()))
         scope = _as_routed(scope)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 sent = message.get("headers", ())
-                own = dict(sent)
-                claim.begin_answer(message["status"], own)
+                claim.begin_answer(message["status"], dict(sent))
                 body.stop_watching()
                 status = message["status"]
                 seconds["total"] = time.perf_counter() - started
-                message["headers"] = [*sent, *self._headers(own, request_id, seconds)]
+                message["headers"] = [*sent, *self._headers(request_id, seconds)]
             elif method == "HEAD":
                 message["body"] = b""
             await send(message)
 
-        claim = scope["state"]["claim"] = self.context.admission.claim(_address(scope))
-        seconds = claim.seconds
-        announced = headers.get(b"content-length", b"")
-        body = Body(claim, self.settings, receive, announced, scope.get("extensions", ()))
-        self.metrics.begin_request()
+        self._metrics.begin_request()
         try:
-            with claim:
-                self.sites.check(method, headers)
+            with claim:  # gives everything back at the end
+                self._sites.check(method, headers)
                 _check_path(scope)
                 await self.app(scope, body.receive, send_with_headers)
         except (asyncio.CancelledError, ClientDisconnect) as cause:
@@ -151,25 +132,16 @@ class Middleware:
         except Exception as error:
             if status:
                 raise
-            await self._respond(scope, error)(scope, receive, send_with_headers)
+            respond = self._respond(scope, error, request_id)
+            await respond(scope, receive, send_with_headers)
         finally:
             body.stop_watching()
             seconds.setdefault("total", time.perf_counter() - started)
-            self.metrics.end_request()
+            self._metrics.end_request()
             if status:  # answered, or the client left; logged after the answer
                 self._log_and_count(method, scope, status, seconds)
 
-    def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
-        """The request's id, the sender's if well formed, or a new one."""
-        accepted = _ACCEPTED_ID.fullmatch(headers.get(b"x-request-id", b""))
-        request_id = accepted[0].decode() if accepted else secrets.token_hex(16)
-        scope.setdefault("state", {})["request_id"] = request_id
-        logs.request_id.set(request_id)
-        return request_id
-
-    def _headers(
-        self, own: Mapping[bytes, bytes], request_id: str, seconds: dict[str, float]
-    ) -> list[tuple[bytes, bytes]]:
+    def _headers(self, request_id: str, seconds: dict[str, float]) -> list[tuple[bytes, bytes]]:
         """The headers that every answer has, in addition to its own."""
         timing = ", ".join([f"{stage};dur={1e3 * s:.2f}" for stage, s in seconds.items()])
         headers = [
@@ -177,15 +149,12 @@ class Middleware:
             (b"x-content-type-options", b"nosniff"),
             (b"server-timing", timing.encode()),
         ]
-        if own.get(b"content-type", b"").startswith(b"text/html"):
-            headers += ((name, _PAGE_HEADERS[name]) for name in _PAGE_HEADERS.keys() - own.keys())
         if self.context.draining:
             headers.append((b"connection", b"close"))
         return headers
 
-    def _respond(self, scope: Scope, error: Exception) -> JSONResponse:
+    def _respond(self, scope: Scope, error: Exception, request_id: str) -> JSONResponse:
         """The answer to a request whose handling raised something, which is released."""
-        request_id = scope["state"]["request_id"]
         match error:
             case Problem():
                 problem = error
@@ -200,9 +169,9 @@ class Middleware:
         release(error)
         route = getattr(scope.get("route"), "path", "")
         if isinstance(problem, _REJECTIONS) and route not in PROBES:
-            self.metrics.record_rejection(problem.slug)
+            self._metrics.record_rejection(problem.slug)
         members = {**problem.to_dict(), "request_id": request_id}
-        if scope["path"].removeprefix(scope.get("root_path", "")).startswith(PROTOCOL):
+        if scope["path"].removeprefix(scope.get("root_path", "")).startswith(_PROTOCOL):
             return JSONResponse({"error": problem.detail}, problem.status, problem.headers)
         return JSONResponse(members, problem.status, problem.headers, PROBLEM)
 
@@ -210,16 +179,13 @@ class Middleware:
         self, method: str, scope: Scope, status: int, seconds: dict[str, float]
     ) -> None:
         # The path's template, or the mounted folder's; never what the client typed.
-        if _MOUNTED in scope:
-            route = scope["root_path"].removeprefix(scope[_MOUNTED])
-        else:
-            route = getattr(scope.get("route"), "path", _UNKNOWN)
+        route = getattr(scope.get("route"), "path", _UNKNOWN)
         is_routed = route != _UNKNOWN and status != HTTPStatus.METHOD_NOT_ALLOWED
         counted = method if is_routed else "other"
-        self.metrics.record_request(counted, route if is_routed else _UNKNOWN, status, seconds)
+        self._metrics.record_request(counted, route if is_routed else _UNKNOWN, status, seconds)
         refused = status in _REFUSED
-        quiet = _MOUNTED in scope and status < 400
-        level = logging.WARNING if refused else logging.DEBUG if quiet else logging.INFO
+        is_file = isinstance(scope.get("route"), Mount) and status < HTTPStatus.BAD_REQUEST
+        level = logging.WARNING if refused else logging.DEBUG if is_file else logging.INFO
         if (route not in PROBES or refused) and logs.ACCESS.isEnabledFor(level):
             times = {f"{stage}_ms": round(1000 * s, 2) for stage, s in seconds.items()}
             fields = {"route": route, "status": status, **times}
@@ -259,3 +225,116 @@ def _check_path(scope: Scope) -> None:
     """
     if _CONTROL.search(scope["path"]):
         raise MalformedRequest("the path has control characters")
+
+
+class Body:
+    """The body of one request as it arrives, and then whether its client is still there.
+
+    The client is watched from WATCH_AFTER_S on: what is answered by then needs no watching.
+
+    Args:
+        claim: counts what has arrived.
+        settings: limit its size and the time for it to arrive.
+        receive: gives the next part.
+        headers: of the request.
+        extensions: of the request: see `ARRIVES_WHOLE`.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        settings: Settings,
+        receive: Receive,
+        headers: Mapping[bytes, bytes],
+        extensions: Container[str],
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._loop = task, task.get_loop()
+        self._claim, self._settings = claim, settings
+        self._receive = receive
+        self._receive_first = self._receive_whole if ARRIVES_WHOLE in extensions else receive
+        announced = headers.get(b"content-length", b"")
+        # As few digits as any limit has: Python reads no number of thousands.
+        self._announced = int(announced.lstrip(b"0")[:20] or 0) if announced.isdigit() else 0
+        self._arrived = 0
+        self._deadline = self._loop.time() + settings.upload_timeout_s
+        self._is_complete = False
+        self._watching: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._abandoned = False
+
+    async def receive(self) -> Message:
+        """The next part of the body.
+
+        Raises:
+            TooLarge, UploadTimeout: it is over a limit of one body.
+            Busy: it does not fit next to the others.
+        """
+        self._check(self._announced)
+        message = await (self._receive() if self._is_complete else self._receive_in_time())
+        size = len(message.get("body", b""))
+        self._arrived += size
+        self._check(self._arrived)
+        self._claim.unfinished = bool(message.get("more_body"))
+        self._claim.hold(size)
+        if not (self._is_complete or self._claim.unfinished):
+            self._is_complete = True
+            self._watching = self._loop.call_later(WATCH_AFTER_S, self._begin_watching)
+        return message
+
+    def absorb_cancellation(self) -> bool:
+        """Undo the cancellation if the client's leaving caused it.
+
+        Returns:
+            True if only the client's leaving cancelled this task, which then goes on; else False.
+        """
+        return self._abandoned and not self._task.uncancel()
+
+    def stop_watching(self) -> None:
+        """Stop watching the client, because its answer begins or it gets none."""
+        if self._watching:
+            self._watching.cancel()
+            self._watching = None  # its traceback would hold this body until it is collected
+
+    async def _receive_in_time(self) -> Message:
+        claim = self._claim
+        try:
+            if not claim.refused:
+                async with asyncio.timeout_at(self._deadline) as claim.waiting:
+                    message = await self._receive_first()
+        except TimeoutError as error:
+            if not claim.refused:
+                limit_s = self._settings.upload_timeout_s
+                raise UploadTimeout(f"the body did not arrive within {limit_s:g} s") from error
+        finally:
+            claim.waiting = None
+        if claim.refused:  # in favour of others: see `Claim.refuse`
+            raise Busy(NO_ROOM, retry_after_s=1)
+        return message
+
+    async def _receive_whole(self) -> Message:
+        receiving = asyncio.ensure_future(self._receive())
+        try:
+            await asyncio.wait([receiving], timeout=MOMENT_S)
+            if not receiving.done():
+                # Whole messages that never arrive leave half of the budget to bodies that do.
+                self._claim.unfinished = True
+                spare = self._settings.max_waiting_bytes // 2
+                self._claim.hold(self._settings.max_body_bytes, spare_bytes=spare)
+            return await receiving
+        finally:
+            receiving.cancel()
+            self._claim.release_bytes()
+
+    def _check(self, size: int) -> None:
+        if size > self._settings.max_body_bytes:
+            raise TooLarge(f"the request body exceeds {self._settings.max_body_bytes:,} bytes")
+
+    def _begin_watching(self) -> None:
+        self._watching = self._loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._abandoned = True
+        self._task.cancel()

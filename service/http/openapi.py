@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
-from itertools import groupby
+from functools import cache, wraps
+from itertools import groupby, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import fastapi
 from fastapi import FastAPI
 
 from service.errors import Busy, Problem, RateLimited, ReloadUnderWay, Unavailable
-from service.http.answers import JSON, PNG
 from service.http.middleware import PROBLEM
-from service.http.request import TIMEOUT_HEADER
-from service.http.uploads import FILE_FIELD
+from service.http.request import FILE_FIELD, JSON, PNG, TIMEOUT_HEADER
 
 Json = dict[str, Any]
 EXAMPLES = Path(__file__).with_name("examples.json")
@@ -59,6 +59,29 @@ def image_body(*, least: int = 1, most: int = 1, example: str = "/samples/7.png"
 def png_answer(description: str) -> dict[int | str, Json]:
     """An answer that is a PNG."""
     return {200: {"content": {PNG: {"schema": {**_FILE, "description": description}}}}}
+
+
+def describe(handler: Callable[..., Any]) -> tuple[str, str]:
+    """Summary and description of a route: the docstring's paragraphs without its sections."""
+    summary, *paragraphs = (inspect.getdoc(handler) or "").split("\n\n")
+    prose = takewhile(lambda one: not one.startswith(("Args:", "Raises:")), paragraphs)
+    return summary.removesuffix("."), "\n\n".join(" ".join(one.split()) for one in prose)
+
+
+def documented(
+    handler: Callable[..., Any], description: str, query: type[Any] | None
+) -> Callable[..., Any]:
+    """Make a function with the handler's query for FastAPI to document. It is never called."""
+
+    @wraps(handler)
+    async def endpoint() -> None:
+        raise NotImplementedError
+
+    endpoint.__doc__ = description
+    annotation = Annotated[query, fastapi.Query()] if query else None
+    parameter = inspect.Parameter("query", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+    endpoint.__signature__ = inspect.Signature([parameter] if query else [])  # type: ignore[attr-defined]
+    return endpoint
 
 
 def complete(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,34 +11,49 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount
 
 from service.errors import NotFound
-from service.http.answers import JSON
 from service.http.keys import Permission
-from service.http.middleware import PAGE_POLICY
+from service.http.request import JSON
 
 FOLDER = Path(__file__).parents[1] / "static"
 DOCUMENTATION = Path(__file__).parents[2] / "site"
 """The site that `make docs` builds; `make serve` and the image build it too."""
-_ASK_AGAIN = {"Cache-Control": "no-cache"}
-"""Browsers keep a file, but ask whether it has changed: the page's modules must be of one release.
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""The content security policy of pages: everything comes from this service, and nothing is inline.
 """
-_POLICY_HEADER = "Content-Security-Policy"
 _DOCS_POLICY = PAGE_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
 """The policy of Swagger UI, which has inline styles."""
 _SITE_POLICY = _DOCS_POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-inline'")
 """The policy of MkDocs' theme, which has inline scripts too. No page holds what a client sends."""
 
 
+def _headers(policy: str) -> dict[str, str]:
+    """The headers of a page and its files.
+
+    Browsers keep a file, but ask whether it has changed: the page's modules must be of one release.
+    """
+    return {
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": policy,
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "X-Frame-Options": "DENY",
+    }
+
+
 class StaticFiles(staticfiles.StaticFiles):
-    """Serves files that browsers keep, but revalidate before each use.
+    """Serves the files of pages.
 
     Args:
         folder: that they are in.
-        headers: of each answer with a file.
+        policy: the content security policy of each.
     """
 
-    def __init__(self, folder: Path, headers: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, policy: str) -> None:
         super().__init__(directory=folder, check_dir=False)
-        self.folder, self.headers = folder, {**_ASK_AGAIN, **headers}
+        self.folder, self.headers = folder, _headers(policy)
 
     async def check_config(self) -> None:
         """Check the folder at each request until it exists.
@@ -62,22 +76,21 @@ class StaticMount(Mount):
 
     permission: Permission = "public"
 
-    def __init__(self, path: str, folder: Path, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(path, StaticFiles(folder, headers or {}), name=path[1:])
+    def __init__(self, path: str, folder: Path, policy: str) -> None:
+        super().__init__(path, StaticFiles(folder, policy), name=path[1:])
 
 
 def mounts() -> list[BaseRoute]:
     """The files of the playground, and the documentation."""
-    policy = {_POLICY_HEADER: _SITE_POLICY}
     return [
-        StaticMount("/static", FOLDER),
-        StaticMount("/documentation", DOCUMENTATION, policy),
+        StaticMount("/static", FOLDER, PAGE_POLICY),
+        StaticMount("/documentation", DOCUMENTATION, _SITE_POLICY),
     ]
 
 
 async def show_page(_request: Request) -> FileResponse:
     """Give the playground; its files are under `/static`."""
-    return FileResponse(FOLDER / "index.html", headers=_ASK_AGAIN)
+    return FileResponse(FOLDER / "index.html", headers=_headers(PAGE_POLICY))
 
 
 async def show_documentation(request: Request) -> Response:
@@ -87,8 +100,7 @@ async def show_documentation(request: Request) -> Response:
 
 async def show_docs(_request: Request) -> FileResponse:
     """Give the page to try the API on."""
-    headers = {**_ASK_AGAIN, _POLICY_HEADER: _DOCS_POLICY}
-    return FileResponse(FOLDER / "docs.html", headers=headers)
+    return FileResponse(FOLDER / "docs.html", headers=_headers(_DOCS_POLICY))
 
 
 async def show_openapi(request: Request) -> Response:

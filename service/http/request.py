@@ -1,168 +1,50 @@
-"""A request as a handler receives it: its body, what it may compute, and its deadline."""
+"""A request as a handler receives it: its body and pictures, what it may compute, its deadline."""
 
 from __future__ import annotations
 
 import asyncio
+import binascii
 import math
+import sys
 import time
-from collections.abc import Container
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import fastapi
 from pydantic import ValidationError
-from starlette.types import Message, Receive, Scope, Send
+from pydantic_core import from_json
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import Field, File, FormParser, parse_options_header
+from starlette.types import Receive, Scope, Send
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.views.net import require
 from model.views.view import describe_fault
-from service.admission import NO_ROOM, Claim
+from service.admission import Claim
 from service.errors import (
-    Busy,
     InvalidParameter,
     MalformedRequest,
     Problem,
     TooLarge,
     UnknownModel,
-    UploadTimeout,
+    UnsupportedFormat,
+    unwrap,
 )
-from service.http.context import Context
 from service.inference.engine import Engine, ServedNet
-from service.settings import Settings
+from service.pictures import Upload
 
+if TYPE_CHECKING:  # the app makes the routes
+    from service.app import Context
+
+JSON, PNG = "application/json", "image/png"
 TIMEOUT_HEADER = "X-Request-Timeout"
-MIN_BYTES, WINDOW_S = 10_000, 10.0
-"""At least this many bytes of an unfinished body must arrive in this many seconds, else 408."""
-ARRIVES_WHOLE = "capsnet.arrives_whole"
-"""The extension (ASGI) of a request whose body is seen only once all of it is there."""
-MOMENT_S = 0.2
-"""gRPC delivers a message only when it is complete. While one arrives, it counts as 0 bytes for
-this long, and after that as `max_body_bytes`.
-"""
-WATCH_AFTER_S = 0.02
-"""After a request has been handled for this long, its client's connection is watched."""
-
-
-class Body:
-    """The body of one request as it arrives, and then whether its client is still there.
-
-    The client is watched from WATCH_AFTER_S on: what is answered by then needs no watching.
-
-    Args:
-        claim: counts what has arrived.
-        settings: limit its size and the time for it to arrive.
-        receive: gives the next part.
-        announced: the value of Content-Length.
-        extensions: of the request: see `ARRIVES_WHOLE`.
-    """
-
-    def __init__(
-        self,
-        claim: Claim,
-        settings: Settings,
-        receive: Receive,
-        announced: bytes,
-        extensions: Container[str] = (),
-    ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task, self._loop = task, task.get_loop()
-        self._claim = claim
-        self._settings = settings
-        self._receive = receive
-        self._receive_first = self._receive_whole if ARRIVES_WHOLE in extensions else receive
-        # As few digits as any limit has: Python reads no number of thousands.
-        self._announced = int(announced.lstrip(b"0")[:20] or 0) if announced.isdigit() else 0
-        self._arrived = 0
-        self._deadline = self._loop.time() + settings.upload_timeout_s
-        self._window_ends = self._loop.time() + WINDOW_S
-        self._in_window = 0
-        self._is_complete = False
-        self._watching: asyncio.TimerHandle | asyncio.Task[None] | None = None
-        self._abandoned = False
-
-    async def receive(self) -> Message:
-        """The next part of the body.
-
-        Raises:
-            TooLarge, UploadTimeout: it is over a limit of one body.
-            Busy: it does not fit next to the others.
-        """
-        self._check(self._announced)
-        message = await (self._receive() if self._is_complete else self._receive_in_time())
-        size = len(message.get("body", b""))
-        self._arrived += size
-        self._check(self._arrived)
-        self._claim.unfinished = bool(message.get("more_body"))
-        self._claim.hold(size)
-        if not (self._is_complete or self._claim.unfinished):
-            self._is_complete = True
-            self._watching = self._loop.call_later(WATCH_AFTER_S, self._begin_watching)
-        return message
-
-    def absorb_cancellation(self) -> bool:
-        """Undo the cancellation if the client's leaving caused it.
-
-        Returns:
-            True if only the client's leaving cancelled this task, which then goes on; else False.
-        """
-        return self._abandoned and not self._task.uncancel()
-
-    def stop_watching(self) -> None:
-        """Stop watching the client, because its answer begins or it gets none."""
-        if self._watching:
-            self._watching.cancel()
-            self._watching = None  # its traceback would hold this body until it is collected
-
-    async def _receive_in_time(self) -> Message:
-        claim, message = self._claim, None
-        try:
-            async with asyncio.timeout_at(min(self._deadline, self._window_ends)) as claim.waiting:
-                message = None if claim.refused else await self._receive_first()
-        except TimeoutError as error:
-            if not claim.refused:
-                raise UploadTimeout(self._slowness()) from error
-        finally:
-            claim.waiting = None
-        if message is None or claim.refused:
-            raise Busy(NO_ROOM, retry_after_s=1)
-        self._in_window += len(message.get("body", b""))
-        if self._in_window >= MIN_BYTES:
-            self._in_window, self._window_ends = 0, self._loop.time() + WINDOW_S
-        return message
-
-    async def _receive_whole(self) -> Message:
-        receiving = asyncio.ensure_future(self._receive())
-        try:
-            await asyncio.wait([receiving], timeout=MOMENT_S)
-            if not receiving.done():
-                # Whole messages that never arrive leave half of the budget to bodies that do.
-                self._claim.unfinished = True
-                spare = self._settings.max_waiting_bytes // 2
-                self._claim.hold(self._settings.max_body_bytes, spare_bytes=spare)
-            return await receiving
-        finally:
-            receiving.cancel()
-            self._claim.release_bytes()
-
-    def _slowness(self) -> str:
-        if self._loop.time() >= self._deadline:
-            return f"the body did not arrive within {self._settings.upload_timeout_s:g} s"
-        return f"fewer than {MIN_BYTES:,} bytes of the body arrived within {WINDOW_S:g} s"
-
-    def _check(self, size: int) -> None:
-        if size > self._settings.max_body_bytes:
-            raise TooLarge(f"the request body exceeds {self._settings.max_body_bytes:,} bytes")
-
-    def _begin_watching(self) -> None:
-        self._watching = self._loop.create_task(self._watch())
-
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._abandoned = True
-        self._task.cancel()
+FILE_FIELD = "file"
+_MAX_HEADER_BYTES = 4_096
+"""The header of a form may have this many bytes: reading takes the square of its length."""
+_CHUNK = 1 << 18
+"""This many characters of base64 are decoded at once: other threads run in between."""
 
 
 class Request(fastapi.Request):
@@ -260,6 +142,132 @@ class Request(fastapi.Request):
     def net(self, manifest: Manifest) -> ServedNet:
         """The network of a manifest, for this request's rows."""
         return ServedNet(manifest, self.engine, self.claim, self.context.slow)
+
+
+def content_type(request: Request) -> str:
+    """Return the media type of a request's body, without parameters; empty if it has none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read_picture(request: Request) -> bytes:
+    """The one picture of a request.
+
+    Raises:
+        InvalidParameter: there are several.
+        Problem: as `read_pictures`.
+    """
+    first, *others = await read_pictures(request)
+    if others:
+        raise InvalidParameter("this route takes one image", parameter=FILE_FIELD)
+    return unwrap(first)
+
+
+async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Upload]:
+    """Read all pictures of a request, in order. By default the settings limit their number.
+
+    They are multipart files, base64 in JSON, or the one that is the body.
+
+    Raises:
+        MalformedRequest: the body holds no picture, or not what its content type says.
+        UnsupportedFormat: the content type is none of the three.
+        TooLarge: too many pictures, or a body over the limit.
+    """
+    context, kind = request.context, content_type(request)
+    max_pictures = max_pictures or context.settings.max_pictures
+    is_picture = kind.startswith("image/") or kind == "application/octet-stream"
+    if not (is_picture or kind in ("multipart/form-data", JSON)):
+        raise UnsupportedFormat(
+            f"send multipart/form-data with the field {FILE_FIELD!r}, a raw image/* body, or "
+            f"application/json; {f'not {kind}' if kind else 'there is no Content-Type'}"
+        )
+    body = await request.body()
+    if is_picture:
+        uploads: list[Upload] = [body]
+    else:
+        request.claim.hold(len(body))  # what it expands to
+        read = _read_json if kind == JSON else partial(_read_form, request.headers["content-type"])
+        uploads = await context.slow.run_if_large(len(body), read, body, max_pictures)
+    if len(uploads) > max_pictures:
+        raise TooLarge(f"at most {max_pictures} images per request, not {len(uploads)}")
+    empty = MalformedRequest("the picture is empty")
+    if uploads == [b""]:
+        raise empty
+    return [empty if upload == b"" else upload for upload in uploads]
+
+
+def _read_form(header: str, body: bytes, max_pictures: int) -> list[Upload]:
+    """The pictures of a form, which stay in memory. Reading ends at the first part too many."""
+    if len(header) > _MAX_HEADER_BYTES:
+        text = f"the form cannot be read: a header has over {_MAX_HEADER_BYTES:,} bytes"
+        raise MalformedRequest(text)
+    boundary = parse_options_header(header)[1].get(b"boundary")
+    if not boundary or not body.rstrip().endswith(b"--%b--" % boundary):
+        raise MalformedRequest("the form cannot be read: its boundary or its end is missing")
+    uploads: list[Upload] = []
+
+    def add(part: Field | File) -> None:
+        if (name := part.field_name) != FILE_FIELD.encode():
+            raise _lacks_pictures(repr((name or b"").decode(errors="replace")[:64]))
+        if len(uploads) == max_pictures:
+            raise TooLarge(f"at most {max_pictures} images per request")
+        if isinstance(part, File):
+            part.file_object.seek(0)
+            uploads.append(part.file_object.read())
+        else:
+            text = f"the form's field {FILE_FIELD!r} holds text, not a file"
+            uploads.append(MalformedRequest(text, parameter=FILE_FIELD))
+
+    config = {"MAX_MEMORY_FILE_SIZE": sys.maxsize}
+    parser = FormParser("multipart/form-data", add, add, boundary=boundary, config=config)
+    try:
+        parser.write(body)
+        parser.finalize()
+    except FormParserError as error:
+        raise MalformedRequest(f"the form cannot be read: {error}") from error
+    if not uploads:
+        raise _lacks_pictures("none")
+    return uploads
+
+
+def _lacks_pictures(found: str) -> MalformedRequest:
+    text = f"the form's picture field is {FILE_FIELD!r} (repeatable); found {found}"
+    return MalformedRequest(text, parameter=FILE_FIELD)
+
+
+def _read_json(body: bytes, max_pictures: int) -> list[Upload]:
+    """The pictures of a JSON body.
+
+    One comma stands between two of them, and one in a data URL: a body with more is not even
+    parsed, because a million small values take seconds and gigabytes.
+    """
+    if body.count(b",") >= 2 * max_pictures:
+        raise TooLarge(f"at most {max_pictures} images per request")
+    try:
+        values = from_json(body)
+    except ValueError as error:
+        raise MalformedRequest(f"the body is not JSON: {error}") from error
+    match values:
+        case {"image": str(image)} if len(values) == 1:
+            return [unwrap(decode_base64(image))]
+        case {"images": [_, *_] as images} if len(values) == 1 and _are_strings(images):
+            return [decode_base64(image) for image in images]
+    raise MalformedRequest('the JSON is {"image": "<base64>"} or {"images": ["<base64>", ...]}')
+
+
+def _are_strings(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def decode_base64(image: Any) -> Upload:
+    """Decode a picture from base64 or a data URL."""
+    if not isinstance(image, str):
+        return MalformedRequest("a picture is a base64 string", parameter="images")
+    encoded = image.partition(",")[2] if image.startswith("data:") else image
+    chunks = (encoded[start : start + _CHUNK] for start in range(0, len(encoded), _CHUNK))
+    try:
+        return b"".join(binascii.a2b_base64(chunk, strict_mode=True) for chunk in chunks)
+    except ValueError as error:
+        return MalformedRequest(f"the picture is not base64: {error}", parameter="image")
 
 
 def invalid(error: ValidationError) -> Problem:

@@ -1,25 +1,38 @@
-"""Routes: one is found for each request, checks the query, and calls its handler in time."""
+"""Routes: one is found for each request, checks the query, calls its handler and answers in time.
+
+An answer is JSON or a PNG, by the `Accept` header (RFC 9110, section 12.5.1).
+"""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import json
+import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from functools import lru_cache, wraps
-from itertools import takewhile
-from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-import fastapi
 from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import QueryParams
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from model.views import view as views
+from model.bundle import Manifest
+from model.views import view as model_view
+from model.views.answers import ModelAnswer
 from service.errors import (
     InvalidParameter,
     MalformedRequest,
@@ -32,205 +45,28 @@ from service.errors import (
     Unauthorized,
     Unavailable,
 )
-from service.http.answers import (
-    JSON,
-    PNG,
-    DeferredJson,
-    JsonOrPng,
-    PngResponse,
-    SlowJsonOrPng,
-    choose_media_type,
-    render,
-)
 from service.http.keys import Access, Permission
 from service.http.middleware import PROBES
-from service.http.openapi import TIMEOUT_PARAMETER, png_answer
-from service.http.request import Request, invalid
+from service.http.openapi import TIMEOUT_PARAMETER, describe, documented, png_answer
+from service.http.request import JSON, PNG, Request, invalid
+from service.pictures import DRAW_CPU_S
+from service.pool import Crashed
+
+if TYPE_CHECKING:  # the app makes the routes
+    from service.app import Context
 
 _MAX_PARAMETERS = 100
+_MAX_ACCEPT_CHARS = 1_000
+"""A header of this many characters is read and cached. Browsers send 200."""
+_QUALITY = re.compile(r"0(\.\d*)?|1(\.0*)?")
+"""A malformed one counts as 0."""
+MODEL_HEADER = "X-Model"
+"""The header that names the model of a PNG: `name; version=...`."""
+NOTES_HEADER = "X-Notes"
+"""The header with the notes on the answer that a PNG draws: a JSON list of sentences, in ASCII."""
 Handler = Callable[..., Awaitable[Any]]
-
-
-class Query(views.Query):
-    """The parameters of a query string and a path."""
-
-    of_path: ClassVar[frozenset[str]] = frozenset()
-    """Parameters that only the path may have."""
-
-
-class Route(APIRoute):
-    """A route that FastAPI documents, but that runs without FastAPI's dependencies, which are slow.
-
-    A handler takes the request and, perhaps, a query. Its annotations tell the route what to read,
-    which media types it has and what to document; its docstring is summary and description. An
-    answer may be a model, DeferredJson, JsonOrPng or a response.
-
-    Args:
-        method: GET or POST.
-        path: its template.
-        handler: what answers.
-        permission: who may call it, where keys are set.
-        max_cost: the rows of the most expensive request.
-        problems: what the handler raises.
-        needs_models: whether the handler uses `request.engine`. Such a route answers 503 until
-            the bundles are loaded, and 504 if its answer is not ready by the deadline; sending the
-            answer is not timed.
-        fixed: whether the answer is JSON that only a reload changes: it is serialised once.
-        openapi: what FastAPI cannot read off the handler.
-        options: for FastAPI's route.
-    """
-
-    def __init__(
-        self,
-        method: str,
-        path: str,
-        handler: Handler,
-        *,
-        permission: Permission = "key",
-        max_cost: int = 0,
-        problems: Iterable[type[Problem]] = (),
-        needs_models: bool = True,
-        fixed: bool = False,
-        openapi: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> None:
-        self.permission = permission
-        self._limited = permission == "key" and path not in PROBES
-        self._max_cost = max_cost
-        self._needs_models, self._is_fixed = needs_models, fixed
-        hints = get_type_hints(handler, include_extras=True)
-        returned = hints["return"]
-        self._handler = handler
-        self._query: type[Query] | None = hints.get("query")
-        plain = isinstance(returned, type) and issubclass(returned, Response)
-        self._media_types: tuple[str, ...] = (JSON,) if method == "POST" and not plain else ()
-        png: dict[int | str, Any] = {}
-        if get_origin(returned) in (DeferredJson, JsonOrPng, SlowJsonOrPng):
-            if get_origin(returned) is not DeferredJson:
-                self._media_types, png = (
-                    (JSON, PNG),
-                    png_answer("If `Accept` prefers image/png."),
-                )
-            (returned,) = get_args(returned)
-        elif returned is PngResponse:
-            self._media_types, png = (PNG,), png_answer("The only answer.")
-        elif returned is FileResponse:
-            png = png_answer("The only answer.")
-        self.problems: set[type[Problem]] = {Problem, *problems}
-        own: list[tuple[tuple[type[Problem], ...], object]] = [
-            ((InvalidParameter, Unavailable, TooLate), needs_models),
-            ((InvalidParameter,), self._query),
-            ((NotAcceptable,), self._media_types),
-            ((Unauthorized,), options.get("dependencies")),
-            ((RateLimited,), self._limited),
-            ((MalformedRequest,), "{" in path),
-        ]
-        for raised, applies in own:
-            self.problems.update(raised if applies else ())
-        headers = {"parameters": [TIMEOUT_PARAMETER]} if needs_models else {}
-        summary, description = _describe(handler)
-        super().__init__(
-            path,
-            _documented(handler, description, self._query),
-            operation_id=handler.__name__,
-            summary=summary,
-            methods=[method],
-            response_model=None if plain else returned,
-            response_class=returned if plain else JSONResponse,
-            responses={"4XX": {}, **png},  # by which FastAPI adds none of its own; see `complete`
-            openapi_extra={**headers, **(openapi or {})},
-            **options,
-        )
-        self.app = self._run
-
-    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The route as an ASGI app.
-
-        Raises:
-            InvalidParameter: the request's time limit is none.
-            Unavailable: nothing is loaded yet.
-            RateLimited: the client has asked for too many rows.
-            TooLate: it takes longer than it may.
-        """
-        request = Request(scope, receive, send, max_cost=self._max_cost)
-        request.claim.pays = self._limited
-        request.claim.charge()
-        if not self._needs_models:
-            response = await self._respond(request)
-        else:
-            limit_s = request.limit_s
-            request.engine = request.context.engine
-            try:
-                async with asyncio.timeout(None) as request.timeout:
-                    if scope["method"] == "GET":  # else `Request.body` starts it
-                        request.start_deadline()
-                    response = await self._respond(request)
-            except TimeoutError as error:
-                raise TooLate(f"no answer within {limit_s:g} s") from error
-        await response(scope, receive, send)
-
-    async def _respond(self, request: Request) -> Response:
-        query = (_read(self._query, request),) if self._query else ()
-        if not query and self._needs_models:
-            _read(Query, request)  # there are no parameters
-        if self._media_types:
-            accept = ", ".join(request.headers.getlist("accept"))
-            request.media_type = choose_media_type(accept, self._media_types)
-        key = (self.path, *query)
-        if self._is_fixed and (known := request.engine.answers.get(key)):
-            return Response(known, media_type=JSON)
-        answer = await self._handler(request, *query)
-        response = await render(answer, request.media_type, request.context)
-        if self._is_fixed:
-            request.engine.answers[key] = bytes(response.body)
-        return response
-
-
-def _read(model: type[Query], request: Request) -> Query:
-    """The query.
-
-    Raises:
-        InvalidParameter: a parameter is missing, unknown or wrong.
-    """
-    return _parse(model, request.scope["query_string"], tuple(request.path_params.items()))
-
-
-@lru_cache
-def _parse(model: type[Query], query_string: bytes, of_path: tuple[tuple[str, Any], ...]) -> Query:
-    """Parse a query string. The result is cached, because clients repeat theirs."""
-    if query_string.count(b"&") >= _MAX_PARAMETERS:
-        raise InvalidParameter(f"a query has at most {_MAX_PARAMETERS} parameters")
-    query, path = QueryParams(query_string), dict(of_path)
-    known = model.model_fields.keys() - path.keys()
-    for name in query.keys() - (known - model.of_path):
-        raise InvalidParameter(f"unknown parameter {name[:64]}", parameter=name[:64])
-    values: dict[str, Any] = dict(query)
-    lists = {name: query.getlist(name) for name in model.lists & values.keys()}
-    try:
-        return model.model_validate({**values, **lists, **path})
-    except ValidationError as error:
-        raise invalid(error) from error
-
-
-def _describe(handler: Handler) -> tuple[str, str]:
-    """Summary and description of a route: the docstring's paragraphs without its sections."""
-    summary, *paragraphs = (inspect.getdoc(handler) or "").split("\n\n")
-    prose = takewhile(lambda one: not one.startswith(("Args:", "Raises:")), paragraphs)
-    return summary.removesuffix("."), "\n\n".join(" ".join(one.split()) for one in prose)
-
-
-def _documented(handler: Handler, description: str, query: type[Query] | None) -> Handler:
-    """Make a function with the handler's types for FastAPI to document. It is never called."""
-
-    @wraps(handler)
-    async def endpoint() -> None:
-        raise NotImplementedError
-
-    endpoint.__doc__ = description
-    annotation = Annotated[query, fastapi.Query()] if query else None
-    parameter = inspect.Parameter("query", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
-    endpoint.__signature__ = inspect.Signature([parameter] if query else [])  # type: ignore[attr-defined]
-    return endpoint
+Answer = TypeVar("Answer", bound=BaseModel)
+Drawn = TypeVar("Drawn", bound=ModelAnswer)
 
 
 @dataclass(frozen=True)
@@ -279,3 +115,257 @@ class Router:
                 first = first or route
                 allowed |= getattr(route, "methods", None) or set()
         return first, {}, allowed
+
+
+class Route(APIRoute):
+    """A route that FastAPI documents, but that runs without FastAPI's dependencies, which are slow.
+
+    A handler takes the request and, perhaps, a query. Its annotations tell the route what to read,
+    which media types it has and what to document; its docstring is summary and description. An
+    answer may be a model, DeferredJson, JsonOrPng or a response.
+
+    Args:
+        method: GET or POST.
+        path: its template.
+        handler: what answers.
+        permission: who may call it, where keys are set.
+        max_cost: the rows of the most expensive request.
+        problems: what the handler raises.
+        needs_models: whether the handler uses `request.engine`. Such a route answers 503 until
+            the bundles are loaded, and 504 if its answer is not ready by the deadline; sending the
+            answer is not timed.
+        fixed: whether the answer is JSON that only a reload changes: it is serialised once.
+        openapi: what FastAPI cannot read off the handler.
+        options: for FastAPI's route.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        permission: Permission = "key",
+        max_cost: int = 0,
+        problems: Iterable[type[Problem]] = (),
+        needs_models: bool = True,
+        fixed: bool = False,
+        openapi: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.permission = permission
+        self._limited = permission == "key" and path not in PROBES
+        self._max_cost = max_cost
+        self._needs_models, self._is_fixed = needs_models, fixed
+        self._handler = handler
+        hints = get_type_hints(handler, include_extras=True)
+        returned = hints["return"]
+        self._query: type[Query] | None = hints.get("query")
+        plain = isinstance(returned, type) and issubclass(returned, Response)
+        self._media_types: tuple[str, ...] = (JSON,) if method == "POST" and not plain else ()
+        png: dict[int | str, Any] = {}
+        if (kind := get_origin(returned)) in (DeferredJson, JsonOrPng, SlowJsonOrPng):
+            (returned,) = get_args(returned)
+            if kind is not DeferredJson:
+                self._media_types = (JSON, PNG)
+                png = png_answer("If `Accept` prefers image/png.")
+        elif returned in (PngResponse, FileResponse):
+            self._media_types = (PNG,) if returned is PngResponse else ()
+            png = png_answer("The only answer.")
+        self.problems: set[type[Problem]] = {Problem, *problems}
+        own: list[tuple[tuple[type[Problem], ...], object]] = [
+            ((InvalidParameter, Unavailable, TooLate), needs_models),
+            ((InvalidParameter,), self._query),
+            ((NotAcceptable,), self._media_types),
+            ((Unauthorized,), options.get("dependencies")),
+            ((RateLimited,), self._limited),
+            ((MalformedRequest,), "{" in path),
+        ]
+        for raised, applies in own:
+            self.problems.update(raised if applies else ())
+        headers = {"parameters": [TIMEOUT_PARAMETER]} if needs_models else {}
+        summary, description = describe(handler)
+        super().__init__(
+            path,
+            documented(handler, description, self._query),
+            operation_id=handler.__name__,
+            summary=summary,
+            methods=[method],
+            response_model=None if plain else returned,
+            response_class=returned if plain else JSONResponse,
+            responses={"4XX": {}, **png},  # by which FastAPI adds none of its own; see `complete`
+            openapi_extra={**headers, **(openapi or {})},
+            **options,
+        )
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, in place of FastAPI.
+
+        Raises:
+            InvalidParameter: the request's time limit is none.
+            Unavailable: nothing is loaded yet.
+            RateLimited: the client has asked for too many rows.
+            TooLate: it takes longer than it may.
+        """
+        request = Request(scope, receive, send, max_cost=self._max_cost)
+        request.claim.pays = self._limited
+        request.claim.charge()
+        if not self._needs_models:
+            response = await self._respond(request)
+        else:
+            limit_s = request.limit_s
+            request.engine = request.context.engine
+            try:
+                async with asyncio.timeout(None) as request.timeout:
+                    if scope["method"] == "GET":  # else `Request.body` starts it
+                        request.start_deadline()
+                    response = await self._respond(request)
+            except TimeoutError as error:
+                raise TooLate(f"no answer within {limit_s:g} s") from error
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        query = (_read(self._query, request),) if self._query else ()
+        if not query and self._needs_models:
+            _read(Query, request)  # there are no parameters
+        if self._media_types:
+            accept = ", ".join(request.headers.getlist("accept"))
+            request.media_type = choose_media_type(accept, self._media_types)
+        key = (self.path, *query)
+        if self._is_fixed and (known := request.engine.answers.get(key)):
+            return Response(known, media_type=JSON)
+        answer = await self._handler(request, *query)
+        response = await _render(answer, request.media_type, request.context)
+        if self._is_fixed:
+            request.engine.answers[key] = bytes(response.body)
+        return response
+
+
+class Query(model_view.Query):
+    """The parameters of a query string and a path."""
+
+    of_path: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that only the path may have."""
+
+
+def _read(model: type[Query], request: Request) -> Query:
+    """The query.
+
+    Raises:
+        InvalidParameter: a parameter is missing, unknown or wrong.
+    """
+    return _parse(model, request.scope["query_string"], tuple(request.path_params.items()))
+
+
+@lru_cache
+def _parse(model: type[Query], query_string: bytes, of_path: tuple[tuple[str, Any], ...]) -> Query:
+    """Parse a query string. The result is cached, because clients repeat theirs."""
+    if query_string.count(b"&") >= _MAX_PARAMETERS:
+        raise InvalidParameter(f"a query has at most {_MAX_PARAMETERS} parameters")
+    query, path = QueryParams(query_string), dict(of_path)
+    known = model.model_fields.keys() - path.keys()
+    for name in query.keys() - (known - model.of_path):
+        raise InvalidParameter(f"unknown parameter {name[:64]}", parameter=name[:64])
+    values: dict[str, Any] = dict(query)
+    lists = {name: query.getlist(name) for name in model.lists & values.keys()}
+    try:
+        return model.model_validate({**values, **lists, **path})
+    except ValidationError as error:
+        raise invalid(error) from error
+
+
+@lru_cache
+def choose_media_type(accept: str, media_types: tuple[str, ...]) -> str:
+    """Choose the media type that the client prefers; the first of those it prefers equally.
+
+    The result is cached: clients send few different headers.
+
+    Raises:
+        NotAcceptable: the client takes none of them, or says so at excessive length.
+    """
+    if len(accept) > _MAX_ACCEPT_CHARS:
+        raise NotAcceptable(f"Accept is longer than {_MAX_ACCEPT_CHARS:,} characters")
+    ranges: dict[str, float] = {}
+    for part in filter(str.strip, (accept or "*/*").lower().split(",")):
+        media_range, *parameters = (piece.strip() for piece in part.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        quality = next((value.strip() for name, _, value in pairs if name.strip() == "q"), "1")
+        weight = float(quality) if _QUALITY.fullmatch(quality) else 0.0
+        ranges[media_range] = max(weight, ranges.get(media_range, 0.0))
+
+    def quality_of(media_type: str) -> float:
+        """Return the q-value of the most specific range that covers a type; 0 if none does."""
+        patterns = (media_type, f"{media_type.partition('/')[0]}/*", "*/*")
+        return next((ranges[pattern] for pattern in patterns if pattern in ranges), 0.0)
+
+    best = max(media_types, key=quality_of)
+    if not quality_of(best):
+        raise NotAcceptable(
+            f"this route answers with {' or '.join(media_types)}, not with {accept}"
+        )
+    return best
+
+
+class PngResponse(Response):
+    """A PNG. It is the answer of routes that have no JSON."""
+
+    media_type = PNG
+
+
+@dataclass(frozen=True)
+class DeferredJson(Generic[Answer]):
+    """JSON that the route serialises after the handler returns and before the deadline."""
+
+    answer: Answer
+    large: bool = field(default=False, kw_only=True)
+    """Whether serialising takes long: it then runs on the slow thread."""
+
+
+@dataclass(frozen=True)
+class JsonOrPng(DeferredJson[Drawn]):
+    """JSON or a PNG. Only the requested one is made. The notes of a PNG are in a header."""
+
+    manifest: Manifest
+    draw: Callable[[], bytes]
+    """Returns the PNG's bytes; called on a thread."""
+
+
+class SlowJsonOrPng(JsonOrPng[Drawn]):
+    """JSON or a PNG that takes long to draw. It is drawn in a process.
+
+    Its `draw` must pickle: a `partial` of a module's function, without the request.
+    """
+
+
+async def _render(answer: Any, media_type: str, context: Context) -> Response:
+    """The media type that was asked for. What takes milliseconds is not done on the event loop."""
+    if isinstance(answer, JsonOrPng):
+        headers = {"Vary": "Accept"}
+        if media_type == PNG:
+            return await _draw(answer, headers, context)
+        return await context.slow.run(_to_json, answer.answer, headers)
+    if isinstance(answer, DeferredJson):
+        if answer.large:
+            return await context.slow.run(_to_json, answer.answer)
+        answer = answer.answer
+    if isinstance(answer, Response):
+        return answer
+    return _to_json(answer) if isinstance(answer, BaseModel) else JSONResponse(answer)
+
+
+def _to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Response:
+    return Response(answer.model_dump_json(), 200, headers, JSON)
+
+
+async def _draw(answer: JsonOrPng[Any], headers: dict[str, str], context: Context) -> Response:
+    headers[MODEL_HEADER] = f"{answer.manifest.name}; version={answer.manifest.version}"
+    if answer.answer.notes:
+        headers[NOTES_HEADER] = json.dumps(answer.answer.notes)
+    if not isinstance(answer, SlowJsonOrPng):
+        return PngResponse(await context.slow.run(answer.draw), headers=headers)
+    try:
+        _, drawn = await context.drawing.run(DRAW_CPU_S, answer.draw)
+    except (Crashed, MemoryError) as error:
+        text = f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"
+        raise Unavailable(text, retry_after_s=1) from error
+    return PngResponse(drawn, headers=headers)

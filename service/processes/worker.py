@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from model.runtime import DeviceError
-from service.app import create_app, load_engine
+from service.app import Context, create_app, load_engine
 from service.errors import BundleRefused, KeysRefused, NoSpace, Problem, ReloadUnderWay, Unavailable
-from service.http.context import Context
 from service.http.keys import Access
 from service.inference.batcher import Batcher
 from service.inference.bundles import trim_memory

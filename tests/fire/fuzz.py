@@ -27,7 +27,7 @@ from PIL import Image
 from schemathesis import APIOperation, Case, GenerationMode
 from schemathesis.checks import CHECKS
 
-from service.http.middleware import TENSOR_HEADER
+from service.api.v2.http import TENSOR_HEADER
 from service.pictures import SAMPLES
 from tests.attack.runner import HONEST, MAX_MEMORY
 from tests.attack.service import Service, started, warm_up

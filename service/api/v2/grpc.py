@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import grpc
@@ -35,11 +35,13 @@ from service.errors import (
     Unavailable,
     UnknownModel,
 )
-from service.http.context import Context
 from service.http.keys import KEY_HEADER
-from service.http.middleware import REQUEST_ID
-from service.http.request import ARRIVES_WHOLE, TIMEOUT_HEADER, Request
+from service.http.middleware import ARRIVES_WHOLE, REQUEST_ID
+from service.http.request import TIMEOUT_HEADER, Request
 from service.http.route import Route
+
+if TYPE_CHECKING:  # the app makes the routes
+    from service.app import Context
 
 log = logging.getLogger(__name__)
 SERVICE = "inference.GRPCInferenceService"

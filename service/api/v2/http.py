@@ -17,12 +17,12 @@ from service.api.probes import livez, readyz
 from service.api.v2.models import ProtocolModel, Work, choose_outputs, compute, find, read_inputs
 from service.api.v2.tensors import SentTensor, Tensors
 from service.errors import InvalidParameter, MalformedRequest, TooLarge
-from service.http.answers import JSON
-from service.http.middleware import TENSOR_HEADER
-from service.http.request import Request, invalid
+from service.http.request import JSON, Request, invalid
 from service.http.route import Query, Route
 
 BINARY = "application/octet-stream"
+TENSOR_HEADER = "Inference-Header-Content-Length"
+"""The header with the number of bytes of JSON before the tensors."""
 _MARKS = (b",", b"[", b"{", b'"')
 _MAX_MARKS = 10_000
 """The JSON of a request may have this many marks, and two for each value: parsed lists, strings and

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic_core import to_json
 
 from service.errors import InvalidParameter, MalformedRequest, TooLarge, unwrap
-from service.http.uploads import decode_base64
+from service.http.request import decode_base64
 
 Datatype = Literal["FP32", "INT64", "BYTES"]
 Tensor = NDArray[Any] | list[bytes]

@@ -9,7 +9,7 @@ from ray.serve.schema import ServeDeploySchema
 
 import deploy.ray as package
 from deploy.ray.serve import Arguments, app, options
-from service.http.context import CLOSE_TIMEOUT_S
+from service.app import CLOSE_TIMEOUT_S
 from service.settings import Settings, SettingsError
 
 MANIFEST = Path(package.__file__).parent / "serve.yaml"

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from service.http.context import Context
+from service.app import Context
 from service.http.middleware import Middleware
 from service.settings import Settings
 

@@ -6,14 +6,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import HTMLResponse
-from starlette.routing import Route
 
 from service.app import create_app
-from service.http.context import Context
-from service.http.middleware import PAGE_POLICY, Middleware
+from service.http.pages import PAGE_POLICY
 from service.settings import Settings
 from tests.serving import serve
 
@@ -62,16 +57,10 @@ def test_no_answer_may_be_taken_for_another_type(path: str, client: TestClient) 
     assert "nosniff" == client.get(path).headers["x-content-type-options"]
 
 
-def test_a_page_may_use_its_own_files_alone() -> None:
-    """An HTML answer gets the strict policy, is framed by nobody and sends no referrer."""
-
-    async def page(_request: Request) -> HTMLResponse:
-        return HTMLResponse("<p>")
-
-    app = Starlette(routes=[Route("/", page)])
-    settings = Settings()
-    middleware = Middleware(app, Context(settings))
-    headers = TestClient(middleware, base_url="http://localhost").get("/").headers
+@pytest.mark.parametrize("path", ["/", "/static/index.html"])
+def test_a_page_may_use_its_own_files_alone(path: str, client: TestClient) -> None:
+    """It gets the strict policy, is framed by nobody and sends no referrer."""
+    headers = client.get(path).headers
     assert PAGE_POLICY == headers["content-security-policy"]
     assert "DENY" == headers["x-frame-options"]
     assert "no-referrer" == headers["referrer-policy"]

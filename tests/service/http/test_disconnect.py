@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.context import Context
+from service.app import Context
 from service.http.middleware import Middleware
 from service.settings import Settings
 

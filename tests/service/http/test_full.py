@@ -13,7 +13,7 @@ from starlette.types import Message
 from model.outputs import Encoding
 from model.preprocess import Floats
 from model.runtime import Runtime
-from service.http.answers import JSON, PNG
+from service.http.request import JSON, PNG
 from service.pictures import MAX_DRAWINGS
 from service.settings import Settings
 from service.shared import RoundRobin

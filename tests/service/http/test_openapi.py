@@ -12,8 +12,8 @@ from pydantic import SecretStr
 
 from service.api.routes import api_routes
 from service.app import create_app
-from service.http.answers import JSON, PNG
 from service.http.keys import Access
+from service.http.request import JSON, PNG
 from service.settings import Settings
 from tools.examples import ADMIN_KEY, Json, call, no_reload
 

@@ -9,8 +9,7 @@ from pydantic import SecretStr
 
 from service.app import create_app
 from service.http import pages
-from service.http.middleware import PAGE_POLICY
-from service.http.pages import FOLDER
+from service.http.pages import FOLDER, PAGE_POLICY
 from service.settings import Settings
 
 FILES = sorted(path.name for path in FOLDER.iterdir())

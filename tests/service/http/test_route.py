@@ -4,7 +4,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.errors import NotAcceptable
-from service.http.answers import JSON, PNG, choose_media_type
+from service.http.request import JSON, PNG
+from service.http.route import choose_media_type
 
 DRAWN = {"Accept": "image/png"}
 

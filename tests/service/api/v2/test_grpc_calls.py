@@ -15,7 +15,7 @@ from tritonclient.grpc import service_pb2
 from service.admission import Admission
 from service.api.v2 import grpc as server
 from service.api.v2.grpc import SERVICE, serve_grpc
-from service.http.context import Context
+from service.app import Context
 from service.settings import Settings
 from tests.attack.wire import DATA, END_STREAM, PREFACE, SETTINGS, frame, head, message
 from tests.processes import free_port
