@@ -6,7 +6,6 @@ import asyncio
 import logging
 import resource
 from collections import Counter
-from collections.abc import Callable
 from ipaddress import ip_address
 from itertools import islice
 from typing import Any
@@ -30,7 +29,6 @@ SHORT_BYTES = 8_192
 """This much of an unfinished head is part of `IDLE_BYTES`; more counts in the limit of bytes."""
 MAX_TARGET_BYTES = 8_192
 """A path with its query may have this many bytes (else 414), as in nginx."""
-_LONG_TARGET = "the path and query are too long"
 _NO_HTTP = "the request is not HTTP/1.1"
 _LONG_HEAD = "the head of the request is too long"
 _PIECE_BYTES = 16_384
@@ -66,24 +64,22 @@ class Http1(HttpToolsProtocol):
     another that waits for a request: see `Connections`.
 
     Args:
-        admission: counts bytes; None where nothing does.
-        connections: all of this process; None where there is no limit.
+        admission: counts bytes.
+        connections: all of this process.
         upload_timeout_s: from the first byte, or from the connection's beginning.
     """
 
     def __init__(
         self,
         *args: Any,
-        admission: Admission | None = None,
-        connections: Connections | None = None,
-        upload_timeout_s: float = 60,
+        admission: Admission,
+        connections: Connections,
+        upload_timeout_s: float,
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
         self._admission, self._connections = admission, connections
-        self._address = ""
-        """The address of the client."""
-        self._claim: Claim | None = None
+        self._claim: Claim
         self._upload_timeout_s = upload_timeout_s
         self._timer: asyncio.TimerHandle | None = None
         """Runs until a request is complete."""
@@ -104,15 +100,17 @@ class Http1(HttpToolsProtocol):
         self._refusal: bytes | None = None
         """The last answer: what arrives after it is dropped."""
 
+    @property
+    def address(self) -> str:
+        """The address of the client."""
+        return self.client[0] if self.client else ""
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request."""
         super().connection_made(transport)
         self._start_timer()
-        self._address = self.client[0] if self.client else ""
-        if self._admission:
-            self._claim = self._admission.claim(self._address, IDLE_BYTES)
-        if self._connections:
-            self._connections.open(self._address, self._drop)
+        self._claim = self._admission.claim(self.address, IDLE_BYTES)
+        self._connections.open(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing."""
@@ -121,10 +119,8 @@ class Http1(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self.pipeline.clear()
         self._unparsed = b""
-        if self._claim:
-            self._claim.release()
-        if self._connections:
-            self._connections.close(self._address, self._drop)
+        self._claim.release()
+        self._connections.close(self)
         self._give_up()
         super().connection_lost(exc)
 
@@ -144,32 +140,30 @@ class Http1(HttpToolsProtocol):
             piece, rest = rest[:_PIECE_BYTES], rest[_PIECE_BYTES:]
             self._pending_bytes += len(piece)
             self._feed(piece)
-            self._check_lengths()
+            if self._pending_bytes > MAX_HEAD_BYTES:
+                self._refuse(431, _LONG_HEAD)
         self._unparsed = b"" if self._refusal else bytes(rest)
         if not (self._message_is_complete or self._refusal or self._timer):
             self._start_timer()
 
     def _count(self) -> None:
         """Count what this connection holds, and whether another one may take its place."""
+        if self.transport.is_closing():
+            return
         answered = self._running
-        works = answered and not (answered.response_complete or answered.more_body)
-        if self._connections and not self.transport.is_closing():
-            if works:
-                self._connections.work(self._drop)
+        works = bool(answered and not (answered.response_complete or answered.more_body))
+        self._connections.update(self, rests=not works)
+        unsent = self.transport.get_write_buffer_size()
+        held = len(self._unparsed) + self._pending_bytes + self._head_bytes + unsent
+        try:
+            self._claim.resize(IDLE_BYTES + max(0, held - SHORT_BYTES))
+        except Busy:
+            if works or unsent:
+                self.drop()
             else:
-                self._connections.rest(self._address, self._drop)
-        if self._claim and not self.transport.is_closing():
-            unsent = self.transport.get_write_buffer_size()
-            held = len(self._unparsed) + self._pending_bytes + self._head_bytes + unsent
-            try:
-                self._claim.resize(IDLE_BYTES + max(0, held - SHORT_BYTES))
-            except Busy:
-                if works or unsent:
-                    self._drop()
-                else:
-                    self._refuse(503, "too many bytes of requests in memory")
+                self._refuse(503, "too many bytes of requests in memory")
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """End the connection without an answer, in favour of others."""
         self._give_up()
         self.transport.abort()
@@ -215,14 +209,24 @@ class Http1(HttpToolsProtocol):
         """Begin to read a head."""
         self._unset_keepalive_if_required()
         self._head_is_complete = False
-        self._pending_bytes = 0
+        self._pending_bytes = self._head_bytes = 0
         self._message_is_complete = False
         super().on_message_begin()
 
+    def on_url(self, url: bytes) -> None:
+        """Store a part of the path and query, unless they are too long."""
+        super().on_url(url)
+        if len(self.url) > MAX_TARGET_BYTES:
+            self._refuse(414, "the path and query are too long")
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Store a header. Those after a body are dropped (RFC 9110, section 6.5.1)."""
-        is_forged = name.lower() == b"x-forwarded-for" and not _are_addresses(value)
-        if not (self._head_is_complete or len(self.headers) > MAX_HEADERS or is_forged):
+        if self._head_is_complete or self._refusal:
+            return
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > MAX_HEAD_BYTES or len(self.headers) == MAX_HEADERS:
+            self._refuse(431, _LONG_HEAD)
+        elif name.lower() != b"x-forwarded-for" or _are_addresses(value):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -232,15 +236,11 @@ class Http1(HttpToolsProtocol):
             return
         self._head_is_complete = True
         self._unset_keepalive_if_required()
+        version = self.parser.get_http_version()
         hosts = sum(name == b"host" for name, _ in self.headers)
-        self._head_bytes = size = sum(len(name) + len(value) for name, value in self.headers)
-        if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
-            self._refuse(431, _LONG_HEAD)
-        elif len(self.url) > MAX_TARGET_BYTES:
-            self._refuse(414, _LONG_TARGET)
-        elif self.parser.get_http_version() not in ("1.0", "1.1"):
+        if version not in ("1.0", "1.1"):
             self._refuse(400, _NO_HTTP)
-        elif hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+        elif hosts > 1 or (not hosts and version == "1.1"):
             self._refuse(400, "one Host header is needed")
         else:
             super().on_headers_complete()
@@ -326,13 +326,6 @@ class Http1(HttpToolsProtocol):
         lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
         return b"\r\n".join([*lines, b"", b""])
 
-    def _check_lengths(self) -> None:
-        """Refuse a head while it arrives, before it costs more."""
-        if not self._head_is_complete and len(self.url) > MAX_TARGET_BYTES:
-            self._refuse(414, _LONG_TARGET)
-        elif self._pending_bytes > MAX_HEAD_BYTES or len(self.headers or ()) > MAX_HEADERS:
-            self._refuse(431, _LONG_HEAD)
-
     def _refuse(self, status: int, reason: str) -> None:
         """Read no more, and end the connection when the requests before this were answered.
 
@@ -402,41 +395,33 @@ class Connections:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._of_address = Counter[str]()
-        self._resting: dict[Callable[[], None], str] = {}
-        """The addresses of connections that may be dropped, by what drops them, oldest first."""
+        self._resting: dict[Http1, None] = {}
+        """Those that may be dropped, oldest first."""
 
     @property
     def count(self) -> int:
         """How many are open."""
         return self._of_address.total()
 
-    def open(self, address: str, drop: Callable[[], None]) -> None:
-        """Count a new connection, and drop another one if there are too many.
-
-        Args:
-            address: of the client.
-            drop: ends it; `close` is called then.
-        """
-        self._of_address[address] += 1
+    def open(self, connection: Http1) -> None:
+        """Count a new connection, and drop another one if there are too many."""
+        self._of_address[connection.address] += 1
         if self.count > self.limit and self._resting:
-            oldest = islice(self._resting.items(), _LOOKED_AT)
-            drop_other, _ = max(oldest, key=lambda resting: self._of_address[resting[1]])
-            del self._resting[drop_other]
-            drop_other()
-        self._resting[drop] = address
+            oldest = islice(self._resting, _LOOKED_AT)
+            other = max(oldest, key=lambda resting: self._of_address[resting.address])
+            del self._resting[other]
+            other.drop()
+        self._resting[connection] = None
 
-    def rest(self, address: str, drop: Callable[[], None]) -> None:
-        """The connection waits for a request, or for more of one."""
-        self._resting.pop(drop, None)
-        self._resting[drop] = address
+    def update(self, connection: Http1, *, rests: bool) -> None:
+        """Record whether a connection waits for a request, or for more of one."""
+        self._resting.pop(connection, None)
+        if rests:
+            self._resting[connection] = None
 
-    def work(self, drop: Callable[[], None]) -> None:
-        """The connection's request is being answered."""
-        self._resting.pop(drop, None)
-
-    def close(self, address: str, drop: Callable[[], None]) -> None:
-        """The connection has ended."""
-        self._resting.pop(drop, None)
-        self._of_address[address] -= 1
-        if not self._of_address[address]:
-            del self._of_address[address]
+    def close(self, connection: Http1) -> None:
+        """Forget a connection that has ended."""
+        self._resting.pop(connection, None)
+        self._of_address[connection.address] -= 1
+        if not self._of_address[connection.address]:
+            del self._of_address[connection.address]

@@ -55,7 +55,10 @@ async def connected(
     config = uvicorn.Config(
         app,
         http=partial(  # type: ignore[arg-type]
-            Http1, admission=admission, connections=connections, upload_timeout_s=upload_timeout_s
+            Http1,
+            admission=admission or Admission(1_000_000, 1),
+            connections=connections or Connections(10),
+            upload_timeout_s=upload_timeout_s,
         ),
         ws="none",
         lifespan="off",
