@@ -106,6 +106,14 @@ def test_a_head_that_stalls_is_answered_with_408(sent: bytes) -> None:
     assert b"connection: close" in answer
 
 
+def test_a_request_to_upgrade_is_served_as_it_is() -> None:
+    """Java's client asks for HTTP/2 in every request; what follows the body is the next one."""
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: A\r\n"
+    answer = asyncio.run(exchange([WITH_LENGTH % upgrade + LAST]))
+    assert [200, 200] == statuses(answer)
+    assert b"/echo got hello." in answer
+
+
 def test_a_request_on_its_way_is_answered_while_the_server_ends() -> None:
     """On a connection that was just made; its answer is the last."""
 
