@@ -159,5 +159,5 @@ def test_problems_are_documented_by_status(document: Json) -> None:
     for status in ("429", "503"):
         answer = resolve(document, responses[status])
         assert {"Retry-After"} == answer["headers"].keys()
-    assert {"200", "500"} == document["paths"]["/metrics"]["get"]["responses"].keys()
+    assert {"200", "429", "500"} == document["paths"]["/metrics"]["get"]["responses"].keys()
     assert "400" in document["paths"]["/models/{name}"]["get"]["responses"]  # control characters
