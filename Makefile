@@ -102,6 +102,7 @@ attack: $(VENV)/.dev ## Attack a service of its own, about twelve minutes (ARGS=
 $(VENV)/.serve: pyproject.toml client/pyproject.toml constraints.txt tools/choose_extra.sh
 	@$(BIN)/python -c '$(NEW_ENOUGH)' 2>/dev/null || { $(PYTHON) -c '$(NEW_ENOUGH)' && \
 		$(PYTHON) -m venv --clear $(VENV); }
+	@$(BIN)/python -m pip install --quiet --upgrade pip  # older ones need minutes to find packages
 	@extra=$$(sh tools/choose_extra.sh) && \
 		$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$$extra]" \
 		--editable ./client
