@@ -126,8 +126,8 @@ def test_a_run_is_named_as_its_folder_is_spelt(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--set", "epochs=0"), "epochs=0: Input should be greater than 0"),
-        (("--set", "epochs=nan"), "epochs='nan': Input should be a valid number"),
+        (("--set", "epochs=0"), "epochs: Input should be greater than 0"),
+        (("--set", "epochs=nan"), "epochs: Input should be a valid number"),
         (("--set", "colour=red"), "colour is no setting. The recipe has batch_size,"),
         (("--seed=-1",), "Invalid value for '--seed'"),
         (("--threads=-1",), "Invalid value for '--threads'"),

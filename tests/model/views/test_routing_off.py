@@ -79,7 +79,7 @@ def test_off_is_em_routing_that_runs_once(votes: torch.Tensor, seen: torch.Tenso
 def test_self_attention_loses_its_bias(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """Without B it is the same routing with a bias of zeros; uniform couplings are 1 / K."""
     prior = torch.linspace(-0.3, 0.3, K * I).reshape(K, I)
-    found = switch_off(in_numpy(SelfAttention().trace(votes, prior, seen)), "attention")
+    found = switch_off(in_numpy(SelfAttention().trace(votes, seen, prior)), "attention")
     assert ["routed", "uniform", "no-bias"] == list(found)
     expected = length(SelfAttention()(votes, torch.zeros(K, I))).numpy()
     assert np.allclose(expected, found["no-bias"], atol=1e-5)
