@@ -8,20 +8,22 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import torch
 import typer
+from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.straightforward import StraightforwardCapsNet, write_graph
 from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig
+from model.capsnet.network import NetworkConfig
 from model.preprocess import Floats
 from model.runtime.cpu import cpu_quota, open_session
 from model.runtime.runtime import BATCH_ROWS
@@ -38,39 +40,16 @@ TOLERANCE = 1e-4
 MIN_TURN = 0.2
 """Seconds; shorter calls are repeated until a turn lasts about this long."""
 
+Key = TypeVar("Key")
+Call = Callable[[], Any]
+Doubles = NDArray[np.float64]
 app = typer.Typer(pretty_exceptions_enable=False)
-
-
-class Pair(NamedTuple):
-    """The two encoders, loaded."""
-
-    ours: InferenceSession
-    baseline: InferenceSession
-
-
-class Rates(NamedTuple):
-    """Images per second in each round."""
-
-    ours: list[float]
-    baseline: list[float]
-
-    @property
-    def ratio(self) -> float:
-        """Ours over the baseline, of the medians."""
-        return median(self.ours) / median(self.baseline)
-
-    @property
-    def ratios(self) -> list[float]:
-        """Ours over the baseline, round by round."""
-        return [one / other for one, other in zip(self.ours, self.baseline, strict=True)]
 
 
 @app.command()
 def compare(
     *,
-    size: Annotated[
-        Literal["full", "compact", "clothes"], typer.Option(help="Which network.")
-    ] = "full",
+    size: Annotated[Literal["full", "compact"], typer.Option(help="Which network.")] = "full",
     batches: Annotated[tuple[int, int], typer.Option(help="Two batch sizes.")] = (1, 32),
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each encoder.")] = 15,
     threads: Annotated[int, typer.Option(min=0, help="Of one inference; 0: the CPU quota.")] = 0,
@@ -82,9 +61,13 @@ def compare(
         write_pair(create_network(SIZES[size]), Path(scratch))
         for batch in batches:
             pair = open_pair(Path(scratch), batch, threads=threads)
-            images = draw_images(batch, SIZES[size].height)
+            images = draw_images(batch, SIZES[size])
             check_answers(pair, images)
-            table.add_row(str(batch), *describe(measure(pair, images, rounds=rounds)))
+            calls = {name: caller(session, images) for name, session in pair.items()}
+            rates = {name: batch / one for name, one in take_turns(calls, rounds).items()}
+            medians = (f"{median(one):,.0f}" for one in rates.values())
+            middle, least, largest = compare_rates(*rates.values())
+            table.add_row(str(batch), *medians, f"{middle:.2f}", f"{least:.2f} - {largest:.2f}")
     table.title = f"{size} encoder, {threads} thread(s), {rounds} rounds"
     Console().print(table)
 
@@ -104,67 +87,57 @@ def write_pair(network: DynamicCapsNet, folder: Path) -> None:
     write_graph(StraightforwardCapsNet.of(network), folder / BASELINE)
 
 
-def open_pair(folder: Path, batch: int, *, threads: int) -> Pair:
+def open_pair(folder: Path, batch: int, *, threads: int) -> dict[str, InferenceSession]:
     """Open the graph that the service runs at this batch, and the baseline, with equal options."""
     ours = "encoder.onnx" if batch < BATCH_ROWS else "encoder.batch.onnx"
-    return Pair(
-        open_session(folder / ours, threads=threads),
-        open_session(folder / BASELINE, threads=threads),
-    )
+    return {name: open_session(folder / name, threads=threads) for name in (ours, BASELINE)}
 
 
-def draw_images(count: int, size: int) -> Floats:
-    """Seeded noise, (count, 1, size, size) in [0, 1)."""
-    return np.random.default_rng(0).random((count, 1, size, size), dtype=np.float32)
+def draw_images(count: int, network: NetworkConfig) -> Floats:
+    """Seeded noise, (count, C, H, W) in [0, 1)."""
+    shape = (count, *network.image_shape)
+    return np.random.default_rng(0).random(shape, dtype=np.float32)
 
 
-def check_answers(pair: Pair, images: Floats) -> None:
+def check_answers(pair: dict[str, InferenceSession], images: Floats) -> None:
     """Compare presence and poses of the two; speed means nothing where they differ."""
-    outputs = [session.run(["presence", "poses"], {"images": images}) for session in pair]
-    for ours, baseline in zip(*outputs, strict=True):
+    for ours, baseline in zip(*(caller(one, images)() for one in pair.values()), strict=True):
         difference = float(np.abs(ours - baseline).max())
         assert difference <= TOLERANCE, f"the two encoders differ by {difference:.1e}"
 
 
-def measure(pair: Pair, images: Floats, *, rounds: int) -> Rates:
-    """Rates of both in turn, a warm-up before; who begins changes with each round."""
-    calls = [caller(session, images) for session in pair]
-    repeats = [choose_repeats(call) for call in calls]
-    rates = Rates([], [])
+def take_turns(calls: Mapping[Key, Call], rounds: int) -> dict[Key, Doubles]:
+    """Seconds of each call in each round, after a warm-up; who begins changes with each round."""
+    repeats = {key: choose_repeats(call) for key, call in calls.items()}
+    times: dict[Key, list[float]] = {key: [] for key in calls}
     for number in range(rounds):
-        for turn in (0, 1) if number % 2 else (1, 0):
-            rates[turn].append(len(images) / seconds(calls[turn], repeats[turn]))
-    return rates
+        for key in list(calls) if number % 2 else reversed(list(calls)):
+            times[key].append(seconds(calls[key], repeats[key]))
+    return {key: np.array(one) for key, one in times.items()}
 
 
-def describe(rates: Rates) -> tuple[str, str, str, str]:
-    """The cells of one row."""
-    return (
-        f"{median(rates.ours):,.0f}",
-        f"{median(rates.baseline):,.0f}",
-        f"{rates.ratio:.2f}",
-        f"{min(rates.ratios):.2f} - {max(rates.ratios):.2f}",
-    )
+def compare_rates(ours: Doubles, baseline: Doubles) -> tuple[float, float, float]:
+    """One rate over another: the median of the rounds, the least and the largest."""
+    ratios = ours / baseline
+    return median(ratios), min(ratios), max(ratios)
 
 
-def caller(session: InferenceSession, images: Floats) -> Callable[[], object]:
+def caller(session: InferenceSession, images: Floats) -> Call:
     """What is timed."""
     return lambda: session.run(["presence", "poses"], {"images": images})
 
 
-def choose_repeats(call: Callable[[], object]) -> int:
+def choose_repeats(call: Call) -> int:
     """How often a call is repeated in a turn, after three to warm up."""
     return max(1, math.ceil(MIN_TURN / seconds(call, 3)))
 
 
-def seconds(
-    call: Callable[[], object], repeats: int, *, clock: Callable[[], float] = time.perf_counter
-) -> float:
+def seconds(call: Call, repeats: int) -> float:
     """Seconds of one call, as a mean over a turn."""
-    start = clock()
+    start = time.perf_counter()
     for _ in range(repeats):
         call()
-    return (clock() - start) / repeats
+    return (time.perf_counter() - start) / repeats
 
 
 if __name__ == "__main__":

@@ -13,14 +13,13 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated
 
-import numpy as np
 import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.encoder import caller, choose_repeats, seconds
+from benchmarks.encoder import Doubles, caller, compare_rates, draw_images, take_turns
 from benchmarks.training import WARM_UP_STEPS, draw_noise
 from model.capsnet import Network, build
 from model.capsnet.baseline import BaselineConfig
@@ -71,7 +70,10 @@ def compare(
         name: {
             "parameters": count_parameters(network),
             "multiplications": count_multiplications(network),
-            **{f"images/s at {batch}": describe(rates, name, batch) for batch in BATCHES},
+            **{
+                f"images/s at {batch}": describe(rates[name, batch], rates[REFERENCE, batch])
+                for batch in BATCHES
+            },
             "training images/s": f"{_train(RECIPES[name]):,.0f}",
         }
         for name, network in networks.items()
@@ -86,7 +88,7 @@ def compare(
         write.write_text(json.dumps({"rounds": rounds, "networks": found}, indent=1) + "\n")
 
 
-def measure(networks: dict[str, Network], rounds: int) -> dict[tuple[str, int], list[float]]:
+def measure(networks: dict[str, Network], rounds: int) -> dict[tuple[str, int], Doubles]:
     """Images a second of each encoder at each batch size, round by round."""
     calls = {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -98,22 +100,15 @@ def measure(networks: dict[str, Network], rounds: int) -> dict[tuple[str, int], 
                 graph = folder / "encoder.batch.onnx"
                 if batch < BATCH_ROWS or not graph.exists():
                     graph = folder / "encoder.onnx"
-                shape = (batch, *network.config.image_shape)
-                images = np.random.default_rng(0).random(shape, dtype=np.float32)
+                images = draw_images(batch, network.config)
                 calls[name, batch] = caller(open_session(graph, threads=1), images)
-        repeats = {key: choose_repeats(call) for key, call in calls.items()}
-    rates: dict[tuple[str, int], list[float]] = {key: [] for key in calls}
-    for number in range(rounds):
-        for key in list(calls) if number % 2 else reversed(calls):
-            rates[key].append(key[1] / seconds(calls[key], repeats[key]))
-    return rates
+        return {key: key[1] / one for key, one in take_turns(calls, rounds).items()}
 
 
-def describe(rates: dict[tuple[str, int], list[float]], name: str, batch: int) -> str:
+def describe(ours: Doubles, reference: Doubles) -> str:
     """The median rate, and its ratio to the reference with the least and largest of a round."""
-    ours, reference = rates[name, batch], rates[REFERENCE, batch]
-    ratios = [one / other for one, other in zip(ours, reference, strict=True)]
-    return f"{median(ours):,.0f} ({median(ratios):.1f}, {min(ratios):.1f} - {max(ratios):.1f})"
+    middle, least, largest = compare_rates(ours, reference)
+    return f"{median(ours):,.0f} ({middle:.1f}, {least:.1f} - {largest:.1f})"
 
 
 def count_parameters(network: Network) -> int:

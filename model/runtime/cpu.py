@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from threading import Timer
 
 import numpy as np
 import onnxruntime
@@ -16,6 +17,7 @@ from onnxruntime import (
     OrtAllocatorType,
     OrtMemoryInfo,
     OrtMemType,
+    RunOptions,
     SessionOptions,
 )
 
@@ -25,6 +27,8 @@ from model.runtime.sessions import DTYPES, Session, create_session
 PROVIDER = "CPUExecutionProvider"
 QUICK_S = 0.002
 """An inference of one row that takes less on one thread is not divided among several."""
+MAX_ROW_S = 60.0
+"""A graph whose trial takes longer is refused: it may loop forever."""
 
 
 class CpuDevice:
@@ -79,7 +83,11 @@ def _share_memory() -> None:
 
 def _seconds_of_a_row(graph: Path, session: InferenceSession) -> tuple[float, float]:
     """Measure the seconds that one row takes, undisturbed, and those of this thread's core."""
+    options = RunOptions()
+    overdue = Timer(MAX_ROW_S, setattr, (options, "terminate", True))
+    overdue.daemon = True
     seconds, core_s = [], []
+    overdue.start()
     try:
         inputs = {
             entry.name: np.zeros((1, *entry.shape[1:]), DTYPES[entry.type])
@@ -87,11 +95,13 @@ def _seconds_of_a_row(graph: Path, session: InferenceSession) -> tuple[float, fl
         }
         for _ in range(4):
             began, core_began = time.perf_counter(), time.thread_time()
-            session.run(None, inputs)
+            session.run(None, inputs, options)
             seconds.append(time.perf_counter() - began)
             core_s.append(time.thread_time() - core_began)
     except Exception as error:  # onnxruntime's errors have no common class
         raise BundleError(f"{graph}: onnxruntime cannot run it: {error}") from error
+    finally:
+        overdue.cancel()
     return min(seconds), min(core_s)
 
 

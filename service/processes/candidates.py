@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import resource
 import signal
 from collections.abc import Sequence
@@ -39,6 +40,9 @@ def refuse_candidates(folders: Sequence[Path]) -> dict[Path, str]:
     """Open bundles in disposable processes. Return the reasons by folder of those that fail.
 
     It blocks until all are opened, on a thread without an event loop.
+
+    Raises:
+        OSError: a process cannot be started.
     """
     # Nobody is charged for the time: a request that reloads has its own context.
     return Context().run(asyncio.run, _refuse_all(folders)) if folders else {}
@@ -61,7 +65,10 @@ async def _refuse_all(folders: Sequence[Path]) -> dict[Path, str]:
         return str(reason)[:_MAX_REASON_CHARS].encode(errors="replace").decode()
 
     try:
+        await pool.run(TIMEOUT_S, os.getpid)  # else every bundle would seem to crash
         reasons = await asyncio.gather(*map(refuse, folders))
+    except Unavailable as error:
+        raise OSError(str(error)) from error
     finally:
         pool.close()
     return {folder: reason for folder, reason in zip(folders, reasons, strict=True) if reason}

@@ -79,16 +79,39 @@ def test_a_graph_that_cannot_be_run_is_named(
         CpuDevice(threads=3).open(runtime.bundle.graph("encoder"))
 
 
-def test_a_graph_of_other_numbers_is_refused(tmp_path: Path) -> None:
-    """Loading goes on to the next bundle."""
-    given, result = (helper.make_tensor_value_info(name, TensorProto.DOUBLE, [1]) for name in "xy")
+@pytest.mark.parametrize(
+    ("node", "kind", "reason"),
+    [
+        ("Loop", TensorProto.FLOAT, "terminate flag"),
+        ("Identity", TensorProto.DOUBLE, "tensor"),
+    ],
+)
+def test_a_graph_that_is_no_network_is_refused(
+    node: str, kind: int, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that loops forever, and one of other numbers: loading goes on to the next bundle."""
+    monkeypatch.setattr(cpu, "MAX_ROW_S", 0.5)
+    given, result = (helper.make_tensor_value_info(name, kind, [1]) for name in ("x", "y"))
+    state = [helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("on", "still")]
+    number = helper.make_tensor_value_info("number", TensorProto.INT64, [])
+    steps = [
+        helper.make_node("Identity", ["on"], ["still"]),
+        helper.make_node("Identity", ["a"], ["b"]),
+    ]
+    before, after = (helper.make_tensor_value_info(name, kind, [1]) for name in ("a", "b"))
+    body = helper.make_graph(steps, "body", [number, state[0], before], [state[1], after])
+    inputs, attributes = (["", "true", "x"], {"body": body}) if node == "Loop" else (["x"], {})
     graph = helper.make_graph(
-        [helper.make_node("Identity", ["x"], ["y"])], "other", [given], [result]
+        [helper.make_node(node, inputs, ["y"], **attributes)],
+        "hostile",
+        [given],
+        [result],
+        [helper.make_tensor("true", TensorProto.BOOL, [], [True])],
     )
     opset = [helper.make_opsetid("", 18)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "other.onnx")
-    with pytest.raises(BundleError, match="tensor"):
-        CpuDevice(threads=1).open(tmp_path / "other.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "loop.onnx")
+    with pytest.raises(BundleError, match=reason):
+        CpuDevice(threads=1).open(tmp_path / "loop.onnx")
 
 
 def threads_of(session: Session) -> int:
