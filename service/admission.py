@@ -1,7 +1,8 @@
 """What each caller may take of this process: bytes, rows of networks and milliseconds.
 
 `Admission` counts for all callers. A `Claim` is what one connection, request or gRPC call has
-taken. At its end it gives bytes and rows back, and its caller is charged for the milliseconds.
+taken. Rows are charged when they are admitted. At its end it gives bytes and rows back, and its
+caller is charged for the other milliseconds.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Admission:
     """Counts what each caller takes, and refuses what is too much. For one event loop alone.
 
     *Bytes*: of connections, bodies and what they expand to, gRPC calls, and answers until their
-    clients have taken them. An address may hold at most as many bytes as are still free. So one
+    clients have taken them. An address may add bytes while it holds less than is still free. So one
     address alone may hold half of the limit; each of two, a third. If an address needs more, a
     larger unfinished body is refused: one of an address that holds more, or else of its own.
 
@@ -74,7 +75,7 @@ class Admission:
 
     Args:
         limit_bytes: of all addresses together.
-        limit_rows: of all requests together; no request may cost more.
+        limit_rows: of all requests together; one that costs more waits for an empty queue.
         rows_per_s: how fast a caller's bucket fills; 0 for no limit.
         burst_rows: what a bucket holds.
         clock: monotonic seconds.

@@ -1,6 +1,7 @@
 """Pictures in and out: uploads become images for a network, and views draw figures.
 
-Both take long or are untrusted, so they run in processes of a `service.pool.Pool`.
+Uploads are untrusted: all but tiny ones are read in processes of a `service.pool.Pool`. Figures
+that take long are drawn there.
 """
 
 from __future__ import annotations

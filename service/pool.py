@@ -148,7 +148,7 @@ class Pool:
             RuntimeError: it raised anything else.
         """
         async with self.turns.turn(current_caller()):
-            child, began, taken_s = self._take(), time.monotonic(), cpu_s
+            child, began, taken_s = self._take(), time.monotonic(), cpu_s  # unless it answers
             try:
                 task = pickle.dumps((cpu_s, function, args), pickle.HIGHEST_PROTOCOL)
                 facts, content, taken_s = await _ask(child, task)

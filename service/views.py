@@ -61,7 +61,7 @@ class ModelQuery(Query):
 
     @cached_property
     def asked(self) -> ViewQuery:
-        """The view's own query, which pickles, without what a body adds."""
+        """The view's own query, checked by the route. It pickles, and lacks what a body adds."""
         values = {name: value for name, value in self if name != "model"}
         return self.view_query.model_construct(**values)
 
@@ -91,7 +91,7 @@ def view_route(view: AnyView, max_pictures: int, **options: Any) -> Route:
 
 def _handler(view: AnyView) -> Handler:
     """The function that answers requests to a view."""
-    result: Any = SlowJsonOrPng if view.slow else JsonOrPng if view.draw else DeferredJson
+    answer_type: Any = SlowJsonOrPng if view.slow else JsonOrPng if view.draw else DeferredJson
 
     async def handler(request: Request, query: Any) -> DeferredJson[Any]:
         asked: ViewQuery = query.asked
@@ -99,20 +99,24 @@ def _handler(view: AnyView) -> Handler:
             asked = asked.model_copy(update=await _read_body(view, request))
         manifest = _find_manifest(view, request, query.model)
         asked.check(manifest)
-        pictures, files = await _read_pictures(view, asked, manifest, request)
+        pictures, files = await _admit_and_decode(view, asked, manifest, request)
         large = view.is_large(files)
         answer = await view.ask(request.net(manifest), asked, *pictures)
         if not view.draw:
             return DeferredJson(answer, large=large)
-        made: DeferredJson[Any] = result(
-            answer, manifest, view.drawing(answer, asked, manifest), large=large
+        made: DeferredJson[Any] = answer_type(
+            answer, manifest, view.drawing(answer, asked, manifest)
         )
         return made
 
     handler.__name__ = handler.__qualname__ = view.compute.__name__
     handler.__doc__ = view.compute.__doc__
     kind = _query_type(view)
-    handler.__annotations__ = {"request": Request, "query": kind, "return": result[view.answer]}
+    handler.__annotations__ = {
+        "request": Request,
+        "query": kind,
+        "return": answer_type[view.answer],
+    }
     return handler
 
 
@@ -175,7 +179,7 @@ def _find_manifest(view: AnyView, request: Request, model: str | None) -> Manife
     return manifest
 
 
-async def _read_pictures(
+async def _admit_and_decode(
     view: AnyView, asked: ViewQuery, manifest: Manifest, request: Request
 ) -> tuple[list[Prepared | Problem], int]:
     """Read as many pictures as the view takes, admit the request, and fit them.

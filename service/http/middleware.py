@@ -121,7 +121,7 @@ class Middleware:
 
         self._metrics.begin_request()
         try:
-            with claim:  # gives everything back at the end
+            with claim:  # the `current_caller` pays; everything is given back at the end
                 self._sites.check(method, headers)
                 _check_path(scope)
                 await self.app(scope, body.receive, send_with_headers)

@@ -26,7 +26,7 @@ MAX_HEAD_BYTES = 65_536
 MAX_HEADERS = 100
 """A request may have this many headers (else 431); each takes a hundred bytes more than it has."""
 SHORT_BYTES = 8_192
-"""This much of an unfinished head is part of `IDLE_BYTES`; more counts in the limit of bytes."""
+"""This much of what a connection holds is part of `IDLE_BYTES`; more counts in `limit_bytes`."""
 MAX_TARGET_BYTES = 8_192
 """A path with its query may have this many bytes (else 414), as in nginx."""
 _NO_HTTP = "the request is not HTTP/1.1"
@@ -53,7 +53,7 @@ class Http1(HttpToolsProtocol):
     parsed again without the upgrade, then the rest.
 
     A request whose head does not arrive in time is answered with 408; a body that nobody reads any
-    more ends the connection then. One that is read is timed by `service.http.request.Body`. An
+    more ends the connection then. One that is read is timed by `service.http.middleware.Body`. An
     answer that its client does not take in the same time ends the connection.
 
     Bytes that are no valid request are refused once the earlier requests are answered. What the app
@@ -66,7 +66,7 @@ class Http1(HttpToolsProtocol):
     Args:
         admission: counts bytes.
         connections: all of this process.
-        upload_timeout_s: from the first byte, or from the connection's beginning.
+        upload_timeout_s: for a head to arrive, from its first byte or the connection's start.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ class Request(fastapi.Request):
         """The seconds from the end of the body until the answer has to be ready.
 
         Raises:
-            InvalidParameter: the client asks for none.
+            InvalidParameter: the client asks for no positive number.
         """
         longest_s = self.context.settings.request_timeout_s
         try:
@@ -89,7 +89,7 @@ class Request(fastapi.Request):
         return min(wanted_s, longest_s)
 
     async def body(self) -> bytes:
-        """Read the whole body, once: it is not kept.
+        """Read the whole body from `middleware.Body.receive`, once: it is not kept.
 
         The deadline starts at its end: the upload has its own time limit.
         """
@@ -111,7 +111,7 @@ class Request(fastapi.Request):
             rows: of the request.
             files: that are decoded.
             price: of one row: see `Engine.price`.
-            image_price: how many rows a row costs more, where images are larger: see `Claim`.
+            image_price: a factor of the price, where images are larger: see `Claim`.
 
         Raises:
             Busy, RateLimited, TooLate: see `Claim.admit`.

@@ -202,7 +202,8 @@ class Route(APIRoute):
         """Answer a request, in place of FastAPI.
 
         Raises:
-            InvalidParameter: the request's time limit is none.
+            InvalidParameter: the request's time limit is not a positive number.
+            NotAcceptable: the client takes no media type of the route.
             Unavailable: nothing is loaded yet.
             RateLimited: the client has asked for too many rows.
             TooLate: it takes longer than it may.
@@ -318,7 +319,7 @@ class DeferredJson(Generic[Answer]):
 
     answer: Answer
     large: bool = field(default=False, kw_only=True)
-    """Whether serialising takes long: it then runs on the slow thread."""
+    """Whether serialising takes long: it then runs on the slow thread. `JsonOrPng` always does."""
 
 
 @dataclass(frozen=True)

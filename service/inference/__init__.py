@@ -1,1 +1,1 @@
-"""Admit jobs, form batches and compute them. This package knows no HTTP."""
+"""Form batches of rows and compute them. This package knows no HTTP."""

@@ -1,4 +1,4 @@
-"""Compute the rows of many clients in batches, on one thread.
+"""Compute the rows of many clients in batches, on one thread; a lone quick row on the event loop.
 
 Knows nothing of arrays or networks: a row is anything, and the function of a queue turns a list of
 rows into a list of results.
@@ -101,12 +101,12 @@ class Batcher:
     retried by halves, so that a bad row fails alone.
 
     Args:
-        queues: by the key that callers name.
+        queues: by the key that `submit` takes.
         clock: monotonic seconds.
         warm_up: called once on the thread before any batch; the constructor waits.
-        on_batch: called on the thread after every run, with the queue's key, the number of rows and
-            the seconds.
-        on_lost: called on the thread if the batcher is lost.
+        on_batch: called after every run, where it was computed, with the queue's key, the number of
+            rows and the seconds.
+        on_lost: called if the batcher is lost, where that was noticed.
         quick_s: a row that waits alone is computed on the event loop, because it would take longer
             to wake the thread, if the last batch of its queue took at most this many seconds.
             With 0, only the thread computes.

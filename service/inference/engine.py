@@ -41,7 +41,7 @@ Row = tuple[Array, ...]
 
 @dataclass(eq=False)
 class Engine:
-    """Computes rows. Rows of different jobs share batches."""
+    """Computes rows. Rows of different requests share batches."""
 
     batcher: Batcher
     manifests: dict[str, Manifest]

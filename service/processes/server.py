@@ -103,9 +103,10 @@ class Server(uvicorn.Server):
         os._exit(1 if failure else 0)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take signals, which the supervisor blocked, and load the bundles.
+        """Take signals, which the supervisor blocked, and begin the lifespan, which loads bundles.
 
-        `on_tick` accepts: uvloop would accept and drop connections where no descriptor is left.
+        `on_tick` has `_accept_some` called: uvloop would accept and drop connections where no
+        descriptor is left.
         """
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
         self._beat()

@@ -113,7 +113,7 @@ class Metrics:
         self._refusals.labels(reason).inc()
 
     def record_batch(self, key: tuple[str, str], rows: int, seconds: float) -> None:
-        """Count an inference with a model's graph. Called on the inference thread."""
+        """Count an inference with a model's graph. Called where it was computed."""
         self._batch_rows.labels(*key).observe(rows)
         self._batch_seconds.labels(*key).observe(seconds)
 
