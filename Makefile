@@ -104,20 +104,20 @@ $(VENV)/.serve: pyproject.toml client/pyproject.toml constraints.txt tools/choos
 		$(PYTHON) -m venv --clear $(VENV); }
 	@$(BIN)/python -m pip install --quiet --upgrade pip  # older ones need minutes to find packages
 	@extra=$$(sh tools/choose_extra.sh) && \
-		$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$$extra]" \
+		$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[$$extra]" \
 		--editable ./client
 	@touch $@
 
 # The documentation that the page links to. The service starts without it, too.
 site/index.html: mkdocs.yml $(wildcard *.md model/bundles/*/CARD.md) $(shell find docs -name '*.md') | $(VENV)/.serve
-	-@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]" && \
+	-@$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[docs]" && \
 		NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --no-strict
 
 $(VENV)/.ray: $(VENV)/.serve
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ray]"
+	$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[ray]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.serve
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@
