@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 import socket
 import time
@@ -76,7 +77,12 @@ class Process(multiprocess.Process):
 
         os.setsid()  # a terminal's signals are for the supervisor alone
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        create_server(self.config.workers, self.slot, self.child_conn.send).run(sockets)
+        create_server(self.config.workers, self.slot, self.tell).run(sockets)
+
+    def tell(self, message: str | bool) -> None:  # noqa: FBT001  a message is no flag
+        """Send a message from the worker, unless earlier ones fill the pipe."""
+        if select.select([], [self.child_conn], [], 0)[1]:
+            self.child_conn.send(message)
 
     def read(self) -> None:
         """Read the worker's messages."""

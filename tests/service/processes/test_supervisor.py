@@ -1,12 +1,14 @@
-"""The supervisor's waits between the starts of a worker."""
+"""The supervisor's waits, its ports, and what its workers tell it."""
 
 from __future__ import annotations
 
 import math
 import socket
+import threading
 from pathlib import Path
 
 import pytest
+import uvicorn
 
 from service.processes.folder import Revision, Revisions
 from service.processes.supervisor import Options, Process, Supervisor
@@ -65,3 +67,19 @@ def test_a_port_of_grpc_that_is_taken_refuses_the_start(host: str, tmp_path: Pat
             Supervisor(options, tmp_path)
     for opened in (*first.sockets, *first.reserved):
         opened.close()
+
+
+def test_a_supervisor_that_does_not_read_holds_no_worker_up() -> None:
+    """It is stopped, or waits for the reader of its log; workers answer requests all the same."""
+    process = Process(uvicorn.Config(""), [], 0)
+
+    def beat() -> None:
+        for _ in range(10_000):
+            process.tell(True)
+
+    worker = threading.Thread(target=beat, daemon=True)
+    worker.start()
+    worker.join(10)
+    assert not worker.is_alive()
+    process.read()
+    assert process.has_begun
