@@ -139,11 +139,7 @@ class LoadedBundle(ViewMethods):
             ValueError: it cannot be read or fitted; the message says why.
             OSError: the file cannot be read.
         """
-        return self.runtime.prepare(
-            open_picture(picture, channels=self.bundle.manifest.channels),
-            fit=fit,
-            polarity=polarity,
-        )
+        return fit_picture(self.bundle.manifest, picture, fit=fit, polarity=polarity).image[None]
 
     def encode(self, images: ArrayLike) -> Encoding[Floats]:
         """Encode images (N, C, H, W), floats in [0, 1], whose strokes are light on dark.
@@ -240,19 +236,43 @@ def _fit(manifest: Manifest, picture: Picture, query: object) -> Prepared | Prob
     """Fit a picture to the network's images, as a service does."""
     assert isinstance(query, PictureQuery)
     try:
-        opened = open_picture(picture, channels=manifest.channels)
-        return prepare(
-            load_image(opened) if isinstance(opened, Image.Image) else opened,
-            manifest.image_shape,
-            rule=manifest.preprocess,
-            fit=query.fit,
-            polarity=query.polarity,
-            any_size=query.any_size(manifest),
+        any_size = query.any_size(manifest)
+        return fit_picture(
+            manifest, picture, fit=query.fit, polarity=query.polarity, any_size=any_size
         )
     except PreprocessError as error:
         return InvalidParameter(str(error), parameter="fit")
     except Problem as problem:
         return problem
+
+
+def fit_picture(
+    manifest: Manifest,
+    picture: Picture,
+    *,
+    fit: Fit = "auto",
+    polarity: Polarity = "auto",
+    any_size: bool = True,
+) -> Prepared:
+    """Fit a picture of any size to the images of a network.
+
+    Args:
+        any_size: whether `fit="none"` takes larger pictures, if the network does.
+
+    Raises:
+        TypeError: this is no picture.
+        ValueError: it cannot be read or fitted; the message says why.
+        OSError: the file cannot be read.
+    """
+    opened = open_picture(picture, channels=manifest.channels)
+    return prepare(
+        load_image(opened) if isinstance(opened, Image.Image) else opened,
+        manifest.image_shape,
+        rule=manifest.preprocess,
+        fit=fit,
+        polarity=polarity,
+        any_size=any_size and manifest.any_size,
+    )
 
 
 def _draw(view: View[Q, A], answer: A, query: Q, manifest: Manifest, scale: int | None) -> bytes:

@@ -1,4 +1,4 @@
-"""Run graphs in onnxruntime on the CPU."""
+"""onnxruntime sessions, and how they are opened on the CPU."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 from onnxruntime import (
     InferenceSession,
     OrtAllocatorType,
@@ -22,8 +24,10 @@ from onnxruntime import (
 )
 
 from model.bundle import BundleError
-from model.runtime.sessions import DTYPES, Session, create_session
 
+Array = NDArray[Any]
+DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+"""The numpy types of inputs and outputs, by onnxruntime's names."""
 PROVIDER = "CPUExecutionProvider"
 QUICK_S = 0.002
 """An inference of one row that takes less on one thread is not divided among several."""
@@ -31,27 +35,44 @@ MAX_ROW_S = 60.0
 """A graph whose trial takes longer is refused: it may loop forever."""
 
 
-class CpuDevice:
-    """A CPU, which runs batches of any size.
+class Session:
+    """A graph that is ready to run, in batches as they are: from any thread on a CPU.
 
     Args:
-        threads: of one inference; 0 takes this process's CPU quota.
+        session: of onnxruntime.
+        core_s: seconds of a core that one row alone takes; 0 on another device.
     """
 
-    def __init__(self, threads: int = 0) -> None:
-        self.threads = threads or cpu_quota()
+    def __init__(self, session: InferenceSession, core_s: float = 0.0) -> None:
+        self.session = session
+        self.core_s = core_s
 
-    def open(self, graph: Path, *, max_rows: int | None = None) -> Session:  # noqa: ARG002
-        """Load a graph and measure it. A quick one runs on one thread; batches have any size.
+    @property
+    def provider(self) -> str:
+        """The onnxruntime provider in use."""
+        return str(self.session.get_providers()[0])
 
-        Raises:
-            BundleError: onnxruntime cannot load it or run it.
-        """
-        one_thread = open_session(graph, threads=1)
-        row_s, core_s = _seconds_of_a_row(graph, one_thread)
-        quick = self.threads == 1 or row_s <= QUICK_S
-        session = one_thread if quick else open_session(graph, threads=self.threads)
-        return Session(session, core_s)
+    def run(self, **inputs: Array) -> list[Array]:
+        """Return all outputs, in the graph's order. The first axis of every array is the batch."""
+        outputs: list[Array] = self.session.run(None, inputs)
+        return outputs
+
+
+def open_graph(graph: Path, *, threads: int = 0) -> Session:
+    """Load a graph for the CPU and measure it. A quick one runs on one thread.
+
+    Args:
+        graph: the file.
+        threads: of one inference; 0 takes this process's CPU quota.
+
+    Raises:
+        BundleError: onnxruntime cannot load it or run it.
+    """
+    session = open_session(graph, threads=1)
+    row_s, core_s = _seconds_of_a_row(graph, session)
+    if row_s > QUICK_S and (threads or cpu_quota()) > 1:
+        session = open_session(graph, threads=threads)
+    return Session(session, core_s)
 
 
 def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
@@ -72,6 +93,18 @@ def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
     _share_memory()
     options.add_session_config_entry("session.use_env_allocators", "1")
     return create_session(graph, options, [PROVIDER])
+
+
+def create_session(graph: Path, options: SessionOptions, providers: list[Any]) -> InferenceSession:
+    """Open a graph on these providers, or fail: onnxruntime may not choose others by itself.
+
+    Raises:
+        BundleError: it cannot be loaded there.
+    """
+    try:
+        return InferenceSession(graph, options, providers=providers, enable_fallback=0)
+    except Exception as error:  # onnxruntime's own exceptions share no narrower class
+        raise BundleError(f"{graph.parent}: {graph.name} cannot be loaded: {error}") from error
 
 
 @cache

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from model.bundle import Bundle, Manifest
 from model.bundle.manifest import ANY_SIZE, HALF, GraphRole
 from model.errors import NotOffered
 from model.outputs import Encoding, Trace
-from model.preprocess import (
-    Fit,
-    Floats,
-    Polarity,
-    load_image,
-    open_image,
-    prepare,
-)
-from model.runtime.cpu import CpuDevice, open_session
+from model.preprocess import Floats
+from model.runtime.cpu import Array, Session, open_graph, open_session
 from model.runtime.cuda import CudaDevice, CudaOptions, DeviceError
-from model.runtime.sessions import Array, Session
 
 Device = Literal["auto", "cuda", "cpu"]
 
@@ -75,16 +65,15 @@ class Runtime:
         self.bundle = bundle
         self.max_encode_rows = max_encode_rows
         self.max_decode_rows = max_decode_rows
-        self._cpu, self._lone_cpu = CpuDevice(threads), CpuDevice(lone_threads or threads)
-        self._any_size = self._open(
-            ANY_SIZE,
-            lambda graph: Session(open_session(graph, threads=self._cpu.threads)),
-        )
+        self._threads, self._lone_threads = threads, lone_threads or threads
+        self._any_size: Session | None = None
+        if ANY_SIZE in bundle.manifest.graphs:
+            self._any_size = Session(open_session(bundle.graph(ANY_SIZE), threads=threads))
         self._cuda_options = cuda or CudaOptions()
-        self.cuda: CudaDevice | None = None
         self._strict = device == "cuda"
+        self.cuda: CudaDevice | None = None
         if device == "cpu":
-            self._use(self._cpu)
+            self._use(None)
         else:
             with self._falling_back():
                 self._use(CudaDevice(self._cuda_options))
@@ -95,7 +84,7 @@ class Runtime:
     @property
     def provider(self) -> str:
         """The onnxruntime provider in use."""
-        return self._encoder(1).provider
+        return self._sessions[self.encoder_role(1)].provider
 
     @property
     def manifest(self) -> Manifest:
@@ -107,8 +96,8 @@ class Runtime:
 
     def core_s(self, graph: str) -> float:
         """Seconds of a core that a row of `encode`, `decode` or `trace` takes; 0 on a GPU."""
-        sessions = {"encode": self._encoder(1), "decode": self._decoder, "trace": self._routing}
-        session = sessions[graph]
+        roles = {"encode": self.encoder_role(1), "decode": "decoder", "trace": "routing"}
+        session = self._sessions.get(roles[graph])
         return 0.0 if session is None else session.core_s
 
     def warm_up(self) -> None:
@@ -128,7 +117,7 @@ class Runtime:
         """
         if self._any_size and images.shape[1:] != self.bundle.manifest.image_shape:
             return Encoding(*self._any_size.run(images=images))
-        return Encoding(*self._run(self._encoder(len(images)), images=images))
+        return Encoding(*self._run(self.encoder_role(len(images)), images=images))
 
     def decode(self, poses: Floats, classes: NDArray[np.int64]) -> Floats:
         """Decode poses (M, D) of classes (M,) as images (M, C, H, W) in [0, 1].
@@ -136,9 +125,9 @@ class Runtime:
         Raises:
             NotOffered: the network has no decoder.
         """
-        if self._decoder is None:
+        if "decoder" not in self._sessions:
             raise NotOffered(f"{self.bundle.manifest.name} cannot decode")
-        (images,) = self._run(self._decoder, poses=poses, classes=classes)
+        (images,) = self._run("decoder", poses=poses, classes=classes)
         return np.asarray(images)
 
     def trace(self, images: Floats) -> Trace[Floats]:
@@ -147,40 +136,9 @@ class Runtime:
         Raises:
             NotOffered: the network has no routing.
         """
-        if self._routing is None:
+        if "routing" not in self._sessions:
             raise NotOffered(f"{self.bundle.manifest.name} has no routing")
-        return Trace.of(self._run(self._routing, images=images), self.bundle.manifest.layers)
-
-    def prepare(
-        self,
-        picture: Image.Image | Floats | Path | str,
-        *,
-        fit: Fit = "auto",
-        polarity: Polarity = "auto",
-    ) -> Floats:
-        """A picture of any size and mode, or its file, as a batch of one image, (1, C, H, W).
-
-        An array (H, W, C) in [0, 1], or a `.npy` file, is for networks with as many channels.
-
-        Raises:
-            model.preprocess.PreprocessError: it cannot be fitted in the way that was asked for.
-            ValueError: it cannot be read; the message says why.
-            OSError: the file is not there.
-        """
-        if isinstance(picture, (str, Path)):
-            picture = open_image(Path(picture).read_bytes())
-        if isinstance(picture, Image.Image):
-            picture = load_image(picture)
-        manifest = self.bundle.manifest
-        fitted = prepare(
-            picture,
-            manifest.image_shape,
-            rule=manifest.preprocess,
-            fit=fit,
-            polarity=polarity,
-            any_size=manifest.any_size,
-        )
-        return fitted.image[None]
+        return Trace.of(self._run("routing", images=images), self.bundle.manifest.layers)
 
     def encoder_role(self, rows: int) -> GraphRole:
         """Return the role of the graph that encodes a batch of so many rows on this device."""
@@ -192,29 +150,27 @@ class Runtime:
             wanted = "encoder.batch"
         return wanted if wanted in graphs else "encoder"
 
-    def _use(self, device: CpuDevice | CudaDevice) -> None:
-        """Open all graphs on a device."""
-        self.cuda = device if isinstance(device, CudaDevice) else None
-        roles = {self.encoder_role(rows) for rows in range(1, self.max_encode_rows + 1)}
-        devices = dict.fromkeys(roles, device)
-        if "encoder.batch" in devices:
-            devices["encoder"] = self._lone_cpu
-        self._encoders = {
-            role: encoding.open(self.bundle.graph(role), max_rows=self.max_encode_rows)
-            for role, encoding in devices.items()
+    def _use(self, device: CudaDevice | None) -> None:
+        """Open all graphs on CUDA, or on the CPU."""
+        self.cuda = device
+        encoders = (self.encoder_role(rows) for rows in (1, BATCH_ROWS))
+        max_rows: dict[GraphRole, int | None] = dict.fromkeys(encoders, self.max_encode_rows)
+        max_rows |= {"decoder": self.max_decode_rows, "routing": None}
+        self._sessions = {
+            role: self._open(role, rows)
+            for role, rows in max_rows.items()
+            if role in self.bundle.manifest.graphs
         }
-        decode = partial(device.open, max_rows=self.max_decode_rows)
-        self._decoder = self._open("decoder", decode)
-        self._routing = self._open("routing", device.open)
 
-    def _open(self, role: GraphRole, open_graph: Callable[[Path], Session]) -> Session | None:
-        graphs = self.bundle.manifest.graphs
-        return open_graph(self.bundle.graph(role)) if role in graphs else None
+    def _open(self, role: GraphRole, max_rows: int | None) -> Session:
+        graph = self.bundle.graph(role)
+        if self.cuda:
+            return self.cuda.open(graph, max_rows=max_rows)
+        is_lone = role == "encoder" and "encoder.batch" in self.bundle.manifest.graphs
+        return open_graph(graph, threads=self._lone_threads if is_lone else self._threads)
 
-    def _encoder(self, rows: int) -> Session:
-        return self._encoders[self.encoder_role(min(rows, self.max_encode_rows))]
-
-    def _run(self, session: Session, **inputs: Array) -> list[Array]:
+    def _run(self, role: GraphRole, **inputs: Array) -> list[Array]:
+        session = self._sessions[role]
         return self.cuda.run(session, **inputs) if self.cuda else session.run(**inputs)
 
     @contextmanager
@@ -226,7 +182,7 @@ class Runtime:
             if self._strict:
                 raise DeviceError(f"CUDA was asked for and does not work: {error}") from error
             _say_once(f"running on the CPU: {error}")
-            self._use(self._cpu)
+            self._use(None)
 
 
 @cache

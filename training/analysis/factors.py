@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from model.bundle.directions import READABLE, Direction
+from model.loaded import fit_picture
 from model.measures import Doubles, Measure, measures_of
 from model.runtime import Runtime
 from training.analysis.directions import (
@@ -100,7 +101,7 @@ def read_factors(runtime: Runtime, table: Path, folder: Path) -> tuple[list[Meas
     for line, row in enumerate(rows, 2):
         try:
             values.append([float(value) for value in row[1:]])
-            images.append(runtime.prepare(folder / row[0]))
+            images.append(fit_picture(runtime.bundle.manifest, folder / row[0]).image)
         except (OSError, ValueError) as error:
             raise DatasetError(f"{table}, line {line}: {error}") from error
         if len(row) != len(head) or not np.isfinite(values[-1]).all():
@@ -108,7 +109,7 @@ def read_factors(runtime: Runtime, table: Path, folder: Path) -> tuple[list[Meas
         names.append((folder / row[0]).parent.name)
     if not rows:
         raise DatasetError(f"{table} has no rows")
-    presence, poses = encode(runtime, np.concatenate(images))
+    presence, poses = encode(runtime, np.stack(images))
     classes = runtime.bundle.manifest.class_names
     labels = [
         classes.index(name) if name in classes else seen

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from model.bundle.manifest import MAX_CHANNELS
+from model.loaded import fit_picture
 from model.preprocess import WHITE
 from model.runtime import Runtime
 from training.data.datasets import DATASETS, Dataset, Examples
@@ -230,7 +231,7 @@ def load_unseen(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False
     if not kept:
         raise DatasetError(f"training saw all {len(labelled):,} pictures of {folder}")
     images = read_each(
-        [*kept], lambda picture: np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8)
+        [*kept], lambda file: np.rint(fit_picture(manifest, file).image * WHITE).astype(np.uint8)
     )
     if unreadable := [file for file in kept if file not in images]:
         described = found.describe_unreadable(unreadable)

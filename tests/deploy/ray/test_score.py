@@ -10,6 +10,7 @@ import pytest
 
 from deploy.ray.score import InputError, Scorer, Wanted, claim, find_pictures
 from model.bundle import Bundle, BundleError
+from model.loaded import fit_picture
 from model.runtime import Runtime
 from service.pictures import SAMPLES
 
@@ -27,7 +28,8 @@ def scorer() -> Scorer:
 def test_rows_are_what_the_bundle_says(scorer: Scorer) -> None:
     """Labels, presence and poses of each file, in order."""
     runtime = Runtime(Bundle.open(SAMPLES.parents[1] / "model" / "bundles" / COMPACT), device="cpu")
-    encoding = runtime.encode(np.concatenate([runtime.prepare(path) for path in DIGITS]))
+    images = [fit_picture(runtime.bundle.manifest, path).image for path in DIGITS]
+    encoding = runtime.encode(np.stack(images))
     rows = scorer(pa.table({"path": list(map(str, DIGITS))}))
     assert EVERYTHING.schema == rows.schema
     assert list(range(10)) == rows["label"].to_pylist()

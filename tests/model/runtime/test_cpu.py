@@ -10,8 +10,7 @@ from onnx import TensorProto, helper
 
 from model.bundle import BundleError
 from model.runtime import Runtime, cpu
-from model.runtime.cpu import CpuDevice, cpu_quota
-from model.runtime.sessions import Session
+from model.runtime.cpu import Session, cpu_quota, open_graph
 
 Write = Callable[..., Path]
 
@@ -58,7 +57,7 @@ def test_only_slow_inferences_are_divided_among_threads(
 ) -> None:
     """How long one row takes decides, when a graph is loaded."""
     monkeypatch.setattr(cpu, "QUICK_S", quick_s)
-    session = CpuDevice(threads=3).open(runtime.bundle.graph("encoder"))
+    session = open_graph(runtime.bundle.graph("encoder"), threads=3)
     assert expected == threads_of(session)
 
 
@@ -76,7 +75,7 @@ def test_a_graph_that_cannot_be_run_is_named(
 
     monkeypatch.setattr(cpu, "open_session", lambda *_, **__: Broken())
     with pytest.raises(BundleError, match=r"encoder\.onnx: .* cannot run it: a shape"):
-        CpuDevice(threads=3).open(runtime.bundle.graph("encoder"))
+        open_graph(runtime.bundle.graph("encoder"), threads=3)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_a_graph_that_is_no_network_is_refused(
     opset = [helper.make_opsetid("", 18)]
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "loop.onnx")
     with pytest.raises(BundleError, match=reason):
-        CpuDevice(threads=1).open(tmp_path / "loop.onnx")
+        open_graph(tmp_path / "loop.onnx", threads=1)
 
 
 def threads_of(session: Session) -> int:

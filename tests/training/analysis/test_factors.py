@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from model.bundle import Bundle
+from model.loaded import fit_picture
 from model.runtime import Runtime
 from training.analysis.bundle import analyse_factors
 from training.analysis.factors import read_factors
@@ -38,8 +39,9 @@ def test_a_table_is_read_with_its_pictures(folder: Path, runtime: Runtime) -> No
     assert [("dose", "mg"), ("age", "")] == [one[:2] for one in columns]
     assert [[1], [1]] == shown.labels.tolist()
     assert [[[2.5, 40]], [[1, 50]]] == shown.values.tolist()
-    images = np.concatenate([runtime.prepare(folder / "1" / f"{row}.png") for row in (0, 59)])
-    assert np.allclose(runtime.encode(images).poses, shown.poses)
+    files = [folder / "1" / f"{row}.png" for row in (0, 59)]
+    images = [fit_picture(runtime.bundle.manifest, file).image for file in files]
+    assert np.allclose(runtime.encode(np.stack(images)).poses, shown.poses)
 
 
 @pytest.mark.parametrize(
