@@ -12,7 +12,7 @@ from model.bundle import NEIGHBOURS, Bundle, digest, write_manifest
 from model.bundle.confidence import Confidence
 from model.bundle.directions import RANKS, Direction, Quality, Reading
 from model.bundle.health import CapsuleHealth, CouplingHealth, Health
-from model.bundle.neighbours import NeighbourImages, PoseGallery
+from model.bundle.poses import NeighbourImages, PoseGallery
 from model.canvas import draw_sheet
 
 HEALTH = Health(
@@ -79,7 +79,7 @@ def add_gallery(path: Path, gallery: PoseGallery) -> None:
     manifest = Bundle.open(path).manifest
     with (path / NEIGHBOURS).open("wb") as file:
         gallery.save(file)
-    digests = {**manifest.sha256, NEIGHBOURS: digest(path / NEIGHBOURS, path)}
+    digests = {**manifest.sha256, NEIGHBOURS: digest(path / NEIGHBOURS)}
     said = NeighbourImages(f"{len(gallery.poses)} images", "CC0", "nobody")
     offers = tuple(dict.fromkeys((*manifest.offers, "neighbours")))
     write_manifest(path, replace(manifest, sha256=digests, neighbours=said, offers=offers))

@@ -228,7 +228,7 @@ def export_bundle(
 def seal(manifest: Manifest, folder: Path) -> Bundle:
     """Write the manifest of a folder that has graphs and weights, with their digests."""
     files = (*manifest.graphs.values(), WEIGHTS)
-    digests = {name: digest(folder / name, folder) for name in files}
+    digests = {name: digest(folder / name) for name in files}
     sealed = replace(manifest, sha256=digests, version=version_of(digests[WEIGHTS]))
     write_manifest(folder, sealed)
     return Bundle.open(folder)

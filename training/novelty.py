@@ -20,7 +20,7 @@ from scipy import ndimage
 from sklearn.metrics import roc_auc_score
 
 from model.bundle import Manifest
-from model.bundle.novelty import NoveltyRule, PoseGaussians
+from model.bundle.poses import NoveltyRule, PoseGaussians
 from model.preprocess import Floats, prepare, scale
 from model.runtime import Runtime
 from model.views.novelty import find_lowest, flatten_poses, measure_features, rank, tabulate

@@ -183,7 +183,7 @@ def update_manifest(
         for name, content in (files or {}).items():
             with replacing(path / name) as file:
                 content.save(file)
-            digests[name] = digest(path / name, path)
+            digests[name] = digest(path / name)
         changed = replace(change(now.manifest), sha256=digests)
         write_manifest(path, changed)
     return replace(now, manifest=changed)

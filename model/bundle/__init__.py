@@ -17,8 +17,6 @@ samples/            pictures to try the network on (or none): see `model.bundle.
 from model.bundle.files import (
     CARD,
     MANIFEST,
-    NEIGHBOURS,
-    NOVELTY,
     WEIGHTS,
     Bundle,
     BundleError,
@@ -26,6 +24,7 @@ from model.bundle.files import (
     write_manifest,
 )
 from model.bundle.manifest import NAME, Layer, Manifest, PreprocessRule
+from model.bundle.poses import NEIGHBOURS, NOVELTY
 
 __all__ = [
     "CARD",

@@ -8,20 +8,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Self
-from zipfile import ZipFile
+from typing import Any, BinaryIO
 
-import numpy as np
 from pydantic_core import from_json
-
-MAX_ARRAYS_BYTES = 100_000_000
-"""The arrays of one `.npz` file may have this many bytes together, inflated."""
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -71,50 +64,6 @@ def read_json(path: Path, most: int) -> Any:
     except ValueError as error:
         raise ValueError(f"{path.name} is not JSON that can be used: {error}") from error
     return values
-
-
-@dataclass(frozen=True, eq=False)
-class Arrays:
-    """Arrays that have a file of their own next to a manifest. Each field is an array.
-
-    Raises:
-        ValueError: a number is of another kind, or not finite.
-    """
-
-    kinds: ClassVar[str]
-    """A pattern of the kinds of the arrays' numbers, in numpy's letters."""
-
-    def __post_init__(self) -> None:
-        arrays = vars(self).values()
-        if not re.fullmatch(self.kinds, "".join(array.dtype.kind for array in arrays)):
-            raise ValueError("an array has numbers of another kind")
-        if not all(np.isfinite(array).all() for array in arrays):
-            raise ValueError("a number is not finite")
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            ValueError: it is something else, lacks an array, or has more than `MAX_ARRAYS_BYTES`.
-        """
-        names = [field.name for field in fields(cls)]
-        try:
-            with open_file(path) as file, ZipFile(file) as archive:
-                size = sum(member.file_size for member in archive.infolist())
-                if size > MAX_ARRAYS_BYTES:
-                    raise ValueError(f"its arrays have more than {MAX_ARRAYS_BYTES:,} bytes")  # noqa: TRY301  as what it raises itself
-                # `zipfile` inflates at most the bytes that the archive announces.
-                files = (archive.open(f"{name}.npy") for name in names)
-                arrays = [np.lib.format.read_array(file, allow_pickle=False) for file in files]
-        except Exception as error:  # zipfile and numpy raise fourteen kinds for broken files
-            reason = f"it is no .npz file of {', '.join(names)}: {error}"
-            raise ValueError(reason) from error
-        return cls(*arrays)
-
-    def save(self, file: BinaryIO) -> None:
-        """Write an .npz file."""
-        np.savez_compressed(file, **vars(self))
 
 
 @contextmanager

@@ -21,12 +21,16 @@ Rising = tuple[float, ...]
 """Numbers that do not fall: see `check_rising`."""
 
 
-def read_strictly(kind: Any, values: Any) -> Any:
-    """Read values from JSON as some type, or raise a ValueError that names the first fault."""
+def read_strictly(kind: Any, values: Any, file: str) -> Any:
+    """Read values of a JSON file as some type.
+
+    Raises:
+        ValueError: they are no such values; it names the file and the first fault.
+    """
     try:
         return TypeAdapter(kind).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
-        raise ValueError(describe_fault(error)) from error
+        raise ValueError(f"{file}: {describe_fault(error)}") from error
 
 
 def describe_fault(error: ValueError) -> str:

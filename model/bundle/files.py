@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 from model.bundle.disk import open_file, read_json, replacing
+from model.bundle.entry import describe_fault
 from model.bundle.manifest import GraphRole, Manifest
-from model.bundle.neighbours import PoseGallery
-from model.bundle.novelty import PoseGaussians
+from model.bundle.poses import NEIGHBOURS, NOVELTY, PoseGallery, PoseGaussians
 from model.bundle.samples import SAMPLES, Sample, read_samples
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
-NOVELTY = "novelty.npz"
-NEIGHBOURS = "neighbours.npz"
 CARD = "CARD.md"
 MAX_MANIFEST_BYTES = 2_000_000
 MAX_GRAPH_BYTES = 4_000_000
@@ -47,22 +43,19 @@ class Bundle:
         Raises:
             BundleError: something is missing, altered or unreadable.
         """
-        manifest = _read_manifest(path)
-        _check_files(path, manifest)
-        rule, classes, dim = manifest.novelty, manifest.num_classes, manifest.class_dim
-        if rule and rule.distance:
-            with _naming(path, NOVELTY):
-                gaussians = PoseGaussians.load(path / NOVELTY)
-            _check_poses(path / NOVELTY, gaussians.means.shape, (classes, classes * dim))
-            manifest = replace(manifest, novelty=replace(rule, gaussians=gaussians))
-        if manifest.neighbours:
-            with _naming(path, NEIGHBOURS):
-                gallery = PoseGallery.load(path / NEIGHBOURS)
-            _check_poses(path / NEIGHBOURS, gallery.whitening.shape[:2], (classes, dim))
-            manifest = replace(manifest, neighbours=replace(manifest.neighbours, gallery=gallery))
-        with _naming(path, SAMPLES):
-            samples = read_samples(path / SAMPLES, classes)
-        return cls(path, manifest, samples)
+        try:
+            values = read_json(path / MANIFEST, MAX_MANIFEST_BYTES)
+            manifest = Manifest.from_dict(values)
+            _check_files(path, manifest)
+            novelty, neighbours = manifest.novelty, manifest.neighbours
+            if novelty and novelty.distance:
+                novelty = replace(novelty, gaussians=PoseGaussians.load(path / NOVELTY))
+            if neighbours:
+                neighbours = replace(neighbours, gallery=PoseGallery.load(path / NEIGHBOURS))
+            manifest = replace(manifest, novelty=novelty, neighbours=neighbours)
+            return cls(path, manifest, read_samples(path / SAMPLES, manifest.num_classes))
+        except ValueError as error:
+            raise BundleError(f"{path}: {describe_fault(error)}") from error
 
     def graph(self, role: GraphRole) -> Path:
         """The file of a graph that the manifest names."""
@@ -71,23 +64,21 @@ class Bundle:
 
 def _check_files(path: Path, manifest: Manifest) -> None:
     """Check that the manifest lists what the network needs, and that each file is as it says."""
-    rule = manifest.novelty
     needed = {*manifest.graphs.values(), WEIGHTS}
-    needed |= {NOVELTY} if rule and rule.distance else set()
+    needed |= {NOVELTY} if manifest.novelty and manifest.novelty.distance else set()
     needed |= {NEIGHBOURS} if manifest.neighbours else set()
-    missing = needed - manifest.sha256.keys()
-    if missing:
-        raise BundleError(f"{path}: the manifest does not list {', '.join(sorted(missing))}")
+    if missing := needed - manifest.sha256.keys():
+        raise ValueError(f"the manifest does not list {', '.join(sorted(missing))}")
     for name, expected in manifest.sha256.items():
         if Path(name).name != name:
-            raise BundleError(f"{path}: {name!r} lies outside the bundle")
-        if digest(path / name, path) != expected:
-            raise BundleError(f"{path}: {name} is not the file that the manifest describes")
+            raise ValueError(f"{name!r} lies outside the bundle")
+        if digest(path / name) != expected:
+            raise ValueError(f"{name} is not the file that the manifest describes")
     for name in manifest.graphs.values():
         if (path / name).stat().st_size > MAX_GRAPH_BYTES:
-            raise BundleError(f"{path}: {name} has more than {MAX_GRAPH_BYTES:,} bytes")
+            raise ValueError(f"{name} has more than {MAX_GRAPH_BYTES:,} bytes")
     if manifest.version != version_of(manifest.sha256[WEIGHTS]):
-        raise BundleError(f"{path}: version {manifest.version!r} is not that of its weights")
+        raise ValueError(f"version {manifest.version!r} is not that of its weights")
 
 
 def version_of(weights_digest: str) -> str:
@@ -102,7 +93,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
         file.write(text.encode())
 
 
-def digest(file: Path, bundle: Path) -> str:
+def digest(file: Path) -> str:
     """Return the SHA-256 of a bundle's file.
 
     Raises:
@@ -112,27 +103,4 @@ def digest(file: Path, bundle: Path) -> str:
         with open_file(file) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
     except OSError as error:
-        raise BundleError(f"{bundle}: {file.name} cannot be read: {error.strerror}") from error
-
-
-@contextmanager
-def _naming(bundle: Path, *files: str) -> Iterator[None]:
-    """Refuse a bundle where its file is at fault, and name both."""
-    try:
-        yield
-    except ValueError as error:
-        raise BundleError(": ".join((str(bundle), *files, str(error)))) from error
-
-
-def _check_poses(file: Path, shape: tuple[int, ...], expected: tuple[int, int]) -> None:
-    if shape != expected:
-        raise BundleError(f"{file.parent}: {file.name} is of a network with other poses")
-
-
-def _read_manifest(path: Path) -> Manifest:
-    with _naming(path):
-        values = read_json(path / MANIFEST, MAX_MANIFEST_BYTES)
-    if not isinstance(values, dict):
-        raise BundleError(f"{path}: {MANIFEST} is not a JSON object")
-    with _naming(path, MANIFEST):
-        return Manifest.from_dict(values)
+        raise BundleError(f"{file.parent}: {file.name} cannot be read: {error.strerror}") from error

@@ -21,8 +21,7 @@ from model.bundle.confidence import Confidence
 from model.bundle.directions import Direction
 from model.bundle.entry import ENTRY, Count, describe_fault, read_strictly
 from model.bundle.health import Explained, Health
-from model.bundle.neighbours import NeighbourImages
-from model.bundle.novelty import NoveltyRule
+from model.bundle.poses import NEIGHBOURS, NOVELTY, NeighbourImages, NoveltyRule
 
 SCHEMA_VERSION: Literal[2] = 2
 SHOWN = 3
@@ -171,7 +170,8 @@ class Manifest:
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self._check_sizes()
+        self._check_images()
+        self._check_findings()
         required = {"encoder", *(_GRAPHS[offer] for offer in self.offers if offer in _GRAPHS)}
         if missing := required - self.graphs.keys():
             raise ValueError(f"there is no {', '.join(sorted(missing))} graph")
@@ -184,7 +184,7 @@ class Manifest:
                 raise ValueError(f"bundles that offer {offer}, and only they, have {_HAS[offer]}")
         return self
 
-    def _check_sizes(self) -> None:
+    def _check_images(self) -> None:
         if (self.preprocess == "pair") != (self.mask_threshold is not None):
             raise ValueError("bundles for pairs of digits, and only they, have a mask threshold")
         most = MAX_CHANNELS if self.preprocess == "crop" else 1
@@ -196,11 +196,20 @@ class Manifest:
             raise ValueError(f"shown_channels are 0 to {self.channels - 1}")
         if self.preprocess in ("digit", "pair") and self.height != self.width:
             raise ValueError("strokes are looked for in square images alone")
-        if self.confidence and len(self.confidence.thresholds) not in (1, self.num_classes):
+
+    def _check_findings(self) -> None:
+        classes, dim = self.num_classes, self.class_dim
+        if self.confidence and len(self.confidence.thresholds) not in (1, classes):
             raise ValueError("confidence has thresholds of all classes, or of each")
         for one in self.directions:
-            if one.label >= self.num_classes or len(one.vector) != self.class_dim:
+            if one.label >= classes or len(one.vector) != dim:
                 raise ValueError(f"{one.name} is a direction of another network")
+        gaussians = self.novelty and self.novelty.gaussians
+        if gaussians and gaussians.means.shape != (classes, classes * dim):
+            raise ValueError(f"{NOVELTY} is of a network with other poses")
+        gallery = self.neighbours and self.neighbours.gallery
+        if gallery and gallery.whitening.shape[:2] != (classes, dim):
+            raise ValueError(f"{NEIGHBOURS} is of a network with other poses")
 
     @property
     def num_classes(self) -> int:
@@ -227,15 +236,17 @@ class Manifest:
         return [one for one in self.directions if one.label == label and one.offered]
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
+    def from_dict(cls, values: Any) -> Self:
         """Read what `to_dict` wrote.
 
         Raises:
             ValueError: a key is unknown or missing, or a value of the wrong kind or out of range.
         """
+        if not isinstance(values, dict):
+            raise ValueError("manifest.json is not a JSON object")  # noqa: TRY004  a fault of the file
         if (version := values.get("schema_version")) != SCHEMA_VERSION:
-            raise ValueError(f"schema version {version}, expected {SCHEMA_VERSION}")
-        manifest: Self = read_strictly(cls, values)
+            raise ValueError(f"manifest.json: schema version {version}, expected {SCHEMA_VERSION}")
+        manifest: Self = read_strictly(cls, values, "manifest.json")
         return manifest
 
     def to_dict(self) -> dict[str, Any]:

@@ -50,7 +50,8 @@ def read_samples(folder: Path, num_classes: int) -> tuple[Sample, ...]:
     if not (folder / INDEX).exists():
         return ()
     values = read_json(folder / INDEX, MAX_SAMPLE_BYTES)
-    samples = read_strictly(Annotated[tuple[Sample, ...], Field(max_length=MAX_SAMPLES)], values)
+    several = Annotated[tuple[Sample, ...], Field(max_length=MAX_SAMPLES)]
+    samples = read_strictly(several, values, INDEX)
     read = []
     for sample in samples:
         if sample.label is not None and not 0 <= sample.label < num_classes:

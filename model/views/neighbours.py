@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from model.bundle import Manifest
-from model.bundle.neighbours import PROTOTYPES
+from model.bundle.poses import PROTOTYPES
 from model.errors import NotOffered
 from model.preprocess import Floats, Prepared, scale
 from model.views.answers import CapsuleAnswer, DataUrl, Number, Part, answer_fields

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from model.bundle.novelty import NoveltyRule, PoseGaussians
+from model.bundle.poses import NoveltyRule, PoseGaussians
 from model.outputs import Encoding
 from model.preprocess import Floats
 from model.views.answers import Part, is_none

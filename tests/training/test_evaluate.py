@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from model.bundle import CARD, Bundle, BundleError, write_manifest
-from model.bundle.novelty import NoveltyRule
+from model.bundle.poses import NoveltyRule
 from model.pairs import find_masks
 from model.preprocess import scale
 from model.runtime import Runtime

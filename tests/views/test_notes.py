@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from model.bundle.health import MARGIN, Explained
-from model.bundle.neighbours import NeighbourImages
+from model.bundle.poses import NeighbourImages
 from model.preprocess import Prepared
 from model.views import find_view
 from model.views.net import run

@@ -16,7 +16,7 @@ import numpy as np
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
 from model.bundle.confidence import Confidence
 from model.bundle.directions import Direction
-from model.bundle.novelty import NoveltyRule
+from model.bundle.poses import NoveltyRule
 from model.canvas import showing
 from model.runtime import Runtime
 from training.analysis.directions import FITTED, fit_directions, measure_objects

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from model.bundle import Bundle
-from model.bundle.neighbours import (
+from model.bundle.poses import (
     MAX_SHEET_PIXELS,
     PROTOTYPES,
     NeighbourImages,

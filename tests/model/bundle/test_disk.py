@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.bundle.disk import Arrays, read_bytes, read_json, replacing
+from model.bundle.disk import read_bytes, read_json, replacing
+from model.bundle.poses import Arrays
 
 
 def test_a_file_is_bounded_before_it_is_parsed(tmp_path: Path) -> None:
@@ -62,10 +63,10 @@ def test_arrays_are_bounded_before_they_are_inflated(
 ) -> None:
     """A kilobyte may become gigabytes; what an archive announces counts."""
     (tmp_path / "a.npz").write_bytes(packed(a=np.zeros(1_000_000, np.uint8)))
-    monkeypatch.setattr("model.bundle.disk.MAX_ARRAYS_BYTES", 1_000_000)
+    monkeypatch.setattr("model.bundle.poses.MAX_ARRAYS_BYTES", 1_000_000)
     with pytest.raises(ValueError, match="more than 1,000,000 bytes"):
         One.load(tmp_path / "a.npz")
-    monkeypatch.setattr("model.bundle.disk.MAX_ARRAYS_BYTES", 1_001_000)
+    monkeypatch.setattr("model.bundle.poses.MAX_ARRAYS_BYTES", 1_001_000)
     assert 1_000_000 == One.load(tmp_path / "a.npz").a.size
 
 

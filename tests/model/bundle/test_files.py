@@ -19,7 +19,7 @@ from model.bundle import (
     BundleError,
     digest,
 )
-from model.bundle.novelty import NoveltyRule, PoseGaussians
+from model.bundle.poses import NoveltyRule, PoseGaussians
 
 ALL = [
     *(
@@ -85,7 +85,7 @@ def write_rule(folder: Path, size: int, *, content: bytes = b"") -> None:
     rewrite(
         folder,
         novelty=asdict(RULE),
-        sha256={**digests, NOVELTY: digest(folder / NOVELTY, folder)},
+        sha256={**digests, NOVELTY: digest(folder / NOVELTY)},
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model.bundle.neighbours import PoseGallery
+from model.bundle.poses import PoseGallery
 from model.canvas import draw_sheet
 
 D, K = 4, 3

@@ -54,5 +54,5 @@ def test_a_bundle_brings_its_samples(label: int | None, copy: Path) -> None:
 def test_a_damaged_folder_is_named(index: Any, message: str, copy: Path) -> None:
     """The bundle is refused in a sentence that says what is wrong with which sample."""
     write(copy, index)
-    with pytest.raises(BundleError, match=f"samples: .*{message}"):
+    with pytest.raises(BundleError, match=message):
         Bundle.open(copy)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.bundle.novelty import NoveltyRule, PoseGaussians
+from model.bundle.poses import NoveltyRule, PoseGaussians
 from model.views.novelty import (
     find_lowest,
     measure_distances,

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from model.bundle import Bundle
-from model.bundle.novelty import NoveltyRule, PoseGaussians
+from model.bundle.poses import NoveltyRule, PoseGaussians
 from model.preprocess import scale
 from model.runtime import Runtime
 from model.views.novelty import measure_features, rank
