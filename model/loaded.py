@@ -25,7 +25,6 @@ from model.preprocess import (
     Floats,
     Polarity,
     Prepared,
-    PreprocessError,
     load_image,
     open_image,
     prepare,
@@ -240,8 +239,6 @@ def _fit(manifest: Manifest, picture: Picture, query: object) -> Prepared | Prob
         return fit_picture(
             manifest, picture, fit=query.fit, polarity=query.polarity, any_size=any_size
         )
-    except PreprocessError as error:
-        return InvalidParameter(str(error), parameter="fit")
     except Problem as problem:
         return problem
 

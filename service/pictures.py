@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 import numpy as np
 from PIL import Image, PngImagePlugin
 
-from model.preprocess import Fit, Polarity, Prepared, PreprocessError, prepare
+from model.preprocess import Fit, Polarity, Prepared, prepare
 from model.preprocess.header import Header, is_plain_png, read_header
 from model.preprocess.pixels import Box, FoundPolarity
 from model.preprocess.reader import MAX_SIDE, check_size, decode
@@ -94,8 +94,6 @@ def decode_and_fit(
     try:
         picture, shrink = decode(content, header, max_pixels=max_pixels)
         prepared = prepare(picture, **spec._asdict())
-    except PreprocessError as error:
-        return InvalidParameter(str(error), parameter="fit")
     except Problem as problem:
         return release(problem)
     if prepared.box is None:

@@ -4,8 +4,8 @@ The only implementation. Evaluation and serving call it; training divides its ba
 `WHITE` on the training device. numpy and Pillow alone. `picture` has the steps in order.
 """
 
-from model.preprocess.array import read_array, to_unit
-from model.preprocess.picture import Fit, PreprocessError, prepare, scale_picture
+from model.preprocess.array import to_unit
+from model.preprocess.picture import Fit, prepare, scale_picture
 from model.preprocess.pixels import WHITE, Box, Floats, Polarity, Prepared, scale
 from model.preprocess.reader import decode, load_image, open_image
 
@@ -16,12 +16,10 @@ __all__ = [
     "Floats",
     "Polarity",
     "Prepared",
-    "PreprocessError",
     "decode",
     "load_image",
     "open_image",
     "prepare",
-    "read_array",
     "scale",
     "scale_picture",
     "to_unit",

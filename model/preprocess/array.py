@@ -26,6 +26,8 @@ _HEADER = re.compile(
 def view_array(content: bytes) -> NDArray[Any]:
     """Return the numbers (H, W, C) of a `.npy` file of one picture, which are not copied.
 
+    No object is ever unpickled.
+
     Raises:
         UnreadablePicture: it is no picture (H, W) or (H, W, C) of 8 or 16 bits or floats, or has
             another length than it announces.
@@ -51,19 +53,10 @@ def view_array(content: bytes) -> NDArray[Any]:
     return np.ndarray(shape, dtype, content, offset, order="F" if by_columns == b"True" else "C")
 
 
-def read_array(content: bytes) -> Floats:
-    """Read a `.npy` file of one picture as (H, W, C) in [0, 1].
-
-    Whole numbers are divided by the largest of their type. No object is ever unpickled.
-
-    Raises:
-        UnreadablePicture: see `view_array`; or floats lie outside of [0, 1].
-    """
-    return to_unit(view_array(content))
-
-
 def to_unit(pixels: NDArray[Any]) -> Floats:
     """Convert pixels of any accepted type to float32 in [0, 1].
+
+    Whole numbers are divided by the largest of their type.
 
     Raises:
         UnreadablePicture: floats lie outside of [0, 1].

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from PIL import Image
 
+from model.errors import InvalidParameter
 from model.preprocess.pixels import (
     SIXTEEN_BITS,
     Floats,
@@ -31,10 +32,6 @@ Fit = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
 
 MAX_TIMES = 4
 """A network of any size takes a picture of at most this many times its own pixels."""
-
-
-class PreprocessError(ValueError):
-    """The picture cannot be used in the way that was asked for."""
 
 
 def prepare(
@@ -65,7 +62,7 @@ def prepare(
             pixels and at least as high and wide.
 
     Raises:
-        PreprocessError: `fit="none"` and the picture has another size than the network's, or
+        InvalidParameter: `fit="none"` and the picture has another size than the network's, or
             strokes are looked for in photographs; or it has other channels than the network's.
     """
     channels, height, width = shape
@@ -80,7 +77,8 @@ def prepare(
         _check_size((columns, rows), (width, height), any_size=any_size)
     if rule == "crop":
         if chosen in ("digit", "pair"):
-            raise PreprocessError(f"fit={chosen} is for networks of digits, this one has images")
+            detail = f"fit={chosen} is for networks of digits, this one has images"
+            raise InvalidParameter(detail, parameter="fit")
         if chosen == "none":
             height, width = rows, columns
         image = scale_picture(picture, channels, height, width, middle=chosen == "crop")
@@ -101,14 +99,16 @@ def prepare(
 
 def _check_channels(picture: Image.Image | Floats, channels: int, rule: PreprocessRule) -> None:
     if isinstance(picture, Image.Image):
-        if channels not in (1, 3):
-            detail = f"this network has images of {channels} channels: send an array in a .npy file"
-            raise PreprocessError(detail)
-    elif rule != "crop":
-        raise PreprocessError(f"an array of {picture.shape[2]} channels is for photographs")
-    elif (own := picture.shape[2]) != channels:
-        wanted = f"networks of pictures with {own} channels"
-        raise PreprocessError(f"an array of {own} channels is for {wanted}")
+        if channels in (1, 3):
+            return
+        detail = f"this network has images of {channels} channels: send an array in a .npy file"
+    else:
+        own = picture.shape[2]
+        if rule == "crop" and own == channels:
+            return
+        users = f"networks of pictures with {own} channels" if rule == "crop" else "photographs"
+        detail = f"an array of {own} channels is for {users}"
+    raise InvalidParameter(detail, parameter="fit")
 
 
 def _check_size(size: tuple[int, int], wanted: tuple[int, int], *, any_size: bool) -> None:
@@ -119,7 +119,8 @@ def _check_size(size: tuple[int, int], wanted: tuple[int, int], *, any_size: boo
     if size != wanted and not (any_size and larger):
         needed = f"{least_width}x{least_height} pixels"
         needed += f", or up to {MAX_TIMES} times as many" * any_size
-        raise PreprocessError(f"fit=none needs {needed}, not {width}x{height}")
+        detail = f"fit=none needs {needed}, not {width}x{height}"
+        raise InvalidParameter(detail, parameter="fit")
 
 
 def _size_of(picture: Image.Image | Floats) -> tuple[int, int]:

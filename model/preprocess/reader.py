@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from model.errors import TooLarge, UnreadablePicture
-from model.preprocess.array import read_array
+from model.preprocess.array import to_unit, view_array
 from model.preprocess.header import ARRAY, Header, check_exif, check_parts, read_header
 from model.preprocess.pixels import Floats
 
@@ -54,7 +54,7 @@ def open_image(
     header = header or read_header(content)
     check_size(header.width, header.height, max_pixels=max_pixels, max_side=max_side)
     if header.format == ARRAY:
-        return read_array(content)
+        return to_unit(view_array(content))
     check_parts(content, header)
     try:
         picture = Image.open(io.BytesIO(content), formats=[header.format])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.preprocess import prepare, read_array
+from model.preprocess import open_image, prepare
 
 
 def npy(array: NDArray[Any], **options: Any) -> bytes:
@@ -29,7 +29,7 @@ def test_arrays_come_out_as_they_went_in(cube: Any, dtype: str, order: Any) -> N
     """In [0, 1], whatever their type, byte order and layout."""
     most = {"u1": 255, "u2": 65535}.get(dtype[-2:], 1)
     stored = np.asarray((cube * most).astype(dtype), order=order)
-    np.testing.assert_allclose(read_array(npy(stored)), cube, atol=1 / 255)
+    np.testing.assert_allclose(open_image(npy(stored)), cube, atol=1 / 255)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_arrays_come_out_as_they_went_in(cube: Any, dtype: str, order: Any) -> N
 def test_other_arrays_are_refused(content: bytes, message: str) -> None:
     """Objects are never unpickled."""
     with pytest.raises(ValueError, match=message):
-        read_array(content)
+        open_image(content)
 
 
 def test_other_arrays_are_cropped_and_scaled() -> None:

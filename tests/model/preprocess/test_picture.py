@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.bundle import PreprocessRule
-from model.errors import UnreadablePicture
-from model.preprocess import PreprocessError, prepare, scale, scale_picture
+from model.errors import InvalidParameter, UnreadablePicture
+from model.preprocess import prepare, scale, scale_picture
 from tests.model.preprocess.drawings import DIGIT, draw_seven
 
 
@@ -45,7 +45,7 @@ def test_a_network_of_clothes_gets_the_whole_picture() -> None:
 
 def test_fit_none_refuses_another_size() -> None:
     """The message names both sizes."""
-    with pytest.raises(PreprocessError, match="28x28 pixels, not 200x200"):
+    with pytest.raises(InvalidParameter, match="28x28 pixels, not 200x200"):
         prepare(draw_seven(), DIGIT, fit="none")
 
 
@@ -102,7 +102,7 @@ def test_a_network_of_any_size_takes_up_to_four_times_its_pixels() -> None:
     image[20:30, 20:30] = 255
     prepared = prepare(Image.fromarray(image), DIGIT, fit="none", any_size=True)
     assert np.array_equal(scale(image[None]), prepared.image)
-    with pytest.raises(PreprocessError, match="up to 4 times as many, not 57x56"):
+    with pytest.raises(InvalidParameter, match="up to 4 times as many, not 57x56"):
         prepare(Image.new("L", (57, 56)), DIGIT, fit="none", any_size=True)
 
 
