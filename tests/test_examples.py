@@ -79,7 +79,7 @@ def test_a_wrong_label_is_found(url: str, tmp_path: Path) -> None:
 
 def test_the_notebook_runs() -> None:
     """From its first cell to its last, with a bundle that it serves itself."""
-    options = ["-p", "no:cacheprovider", "--nbmake", "--nbmake-timeout=300"]
+    options = ["-p", "no:cacheprovider", "-p", "nbmake", "--nbmake", "--nbmake-timeout=300"]
     command = [sys.executable, "-m", "pytest", *options, str(EXAMPLES / "look-inside.ipynb")]
     subprocess.run(command, cwd=ROOT, check=True)
 

@@ -13,7 +13,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
@@ -296,6 +295,8 @@ def container_of(objects: Objects) -> dict[str, Any]:
 
 def test_kubernetes_accepts_every_variant(variant: tuple[str, bool, Objects]) -> None:
     """The strict schemas of the oldest version with a kustomize of 5 and of the newest."""
+    import kubernetes_validate  # noqa: PLC0415  takes seconds
+
     for kind, manifest in variant[2].items():
         if kind not in CUSTOM:
             for version in ("1.27", kubernetes_validate.latest_version()):

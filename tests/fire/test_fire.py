@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 
 import httpx
 import pytest
 
 from service.pictures import SAMPLES
 from tests.attack.service import ROOT, Service, started
-from tests.fire import fuzz, load
+from tests.fire import load
 from tests.fire.faults import FAULTS, Fault, Site, place, run
 from tests.fire.load import PAGE, Table, write
 
@@ -53,6 +55,12 @@ def service() -> Iterator[Service]:
         yield service
 
 
+@pytest.fixture(scope="module")
+def fuzz() -> ModuleType:
+    """What asks oddly. Other test processes, which only collect, need no schemathesis."""
+    return importlib.import_module("tests.fire.fuzz")
+
+
 @pytest.fixture
 def url(service: Service) -> Iterator[str]:
     """Its address; it has to go on afterwards, and to log no traceback."""
@@ -64,13 +72,13 @@ def url(service: Service) -> Iterator[str]:
     assert [] == service.tracebacks(before)
 
 
-def test_broken_bodies_are_refused(url: str) -> None:
+def test_broken_bodies_are_refused(url: str, fuzz: ModuleType) -> None:
     """By a status that says what is so."""
     statuses = fuzz.send(url, islice(fuzz.broken_bodies(2), 300))
     assert {200, 400, 422} <= statuses.keys()
 
 
-def test_broken_files_are_read_or_refused(url: str) -> None:
+def test_broken_files_are_read_or_refused(url: str, fuzz: ModuleType) -> None:
     """What is whole before it is broken is read."""
     whole = [httpx.post(f"{url}/classify", files={"file": one}) for one in fuzz.files()]
     assert {200} == {answer.status_code for answer in whole}
@@ -78,7 +86,7 @@ def test_broken_files_are_read_or_refused(url: str) -> None:
     assert {200, 415, 422} <= statuses.keys() <= {200, 400, 413, 415, 422}
 
 
-def test_the_document_says_what_is_accepted_and_answered(url: str) -> None:
+def test_the_document_says_what_is_accepted_and_answered(url: str, fuzz: ModuleType) -> None:
     """Allowed and forbidden requests of every route get answers that it names."""
     assert {200, 400, 404, 422} <= fuzz.ask(url, 150, seed=48).keys()
 

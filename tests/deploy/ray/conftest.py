@@ -10,18 +10,20 @@ from collections.abc import Iterator
 
 import pytest
 
-if importlib.util.find_spec("ray"):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it uses pydantic as earlier versions had it
-        for name in ("ray.data", "ray.serve"):
-            importlib.import_module(name)
-else:  # the extra has no wheels for this Python
+if not importlib.util.find_spec("ray"):  # the extra has no wheels for this Python
     collect_ignore_glob = ["test_*.py"]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_clusters() -> Iterator[None]:
-    """Clusters of the tests have a token of their own, and find none of other people's."""
+    """Clusters of the tests have a token of their own, and find none of other people's.
+
+    Ray is imported here: other test processes, which only collect these tests, save the seconds.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it uses pydantic as earlier versions had it
+        for name in ("ray.data", "ray.serve"):
+            importlib.import_module(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))

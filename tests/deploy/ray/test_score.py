@@ -1,37 +1,45 @@
 from __future__ import annotations
 
+import importlib
 import json
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deploy.ray.score import InputError, Scorer, Wanted, claim, find_pictures
 from model.bundle import Bundle, BundleError
 from model.loaded import fit_picture
 from model.runtime import Runtime
 from service.pictures import SAMPLES
 
+Scorer = Callable[[pa.Table], pa.Table]
 COMPACT = "mnist-compact"
-EVERYTHING = Wanted(COMPACT, poses=True, novelty=True)
 DIGITS = [SAMPLES / f"{label}.png" for label in range(10)]
 
 
 @pytest.fixture(scope="module")
-def scorer() -> Scorer:
+def score() -> ModuleType:
+    """What is tested."""
+    return importlib.import_module("deploy.ray.score")
+
+
+@pytest.fixture(scope="module")
+def scorer(score: ModuleType) -> Scorer:
     """What an actor holds."""
-    return Scorer(EVERYTHING)
+    return score.Scorer(score.Wanted(COMPACT, poses=True, novelty=True))
 
 
-def test_rows_are_what_the_bundle_says(scorer: Scorer) -> None:
+def test_rows_are_what_the_bundle_says(score: ModuleType, scorer: Scorer) -> None:
     """Labels, presence and poses of each file, in order."""
     runtime = Runtime(Bundle.open(SAMPLES.parents[1] / "model" / "bundles" / COMPACT), device="cpu")
     images = [fit_picture(runtime.bundle.manifest, path).image for path in DIGITS]
     encoding = runtime.encode(np.stack(images))
     rows = scorer(pa.table({"path": list(map(str, DIGITS))}))
-    assert EVERYTHING.schema == rows.schema
+    assert score.Wanted(COMPACT, poses=True, novelty=True).schema == rows.schema
     assert list(range(10)) == rows["label"].to_pylist()
     assert encoding.presence == pytest.approx(np.array(rows["presence"].to_pylist()), abs=1e-5)
     assert encoding.poses == pytest.approx(np.array(rows["poses"].to_pylist()), abs=1e-5)
@@ -67,9 +75,9 @@ def test_bytes_are_scored_without_a_file(scorer: Scorer) -> None:
     assert [False, True, True, False] == [bool(row["error"]) for row in rows]
 
 
-def test_a_view_answers_for_each_picture() -> None:
+def test_a_view_answers_for_each_picture(score: ModuleType) -> None:
     """As JSON, with a parameter for all, and one of each row."""
-    scorer = Scorer(Wanted(COMPACT, view="perturb", parameters={"delta": "0.1"}))
+    scorer = score.Scorer(score.Wanted(COMPACT, view="perturb", parameters={"delta": "0.1"}))
     table = {"path": list(map(str, DIGITS[:3])), "dim": [2, 3, 99]}
     rows = scorer(pa.table(table)).to_pylist()
     answers = [json.loads(row["answer"]) for row in rows[:2]]
@@ -77,27 +85,27 @@ def test_a_view_answers_for_each_picture() -> None:
     assert "dim is 0 to 15" in rows[2]["error"]
 
 
-def test_nothing_to_score_is_said(tmp_path: Path) -> None:
+def test_nothing_to_score_is_said(score: ModuleType, tmp_path: Path) -> None:
     """Before anything is started."""
-    with pytest.raises(InputError, match="there is no picture in"):
-        find_pictures(tmp_path)
-    with pytest.raises(InputError, match=r"there is no \S+/away"):
-        find_pictures(tmp_path / "away")
+    with pytest.raises(score.InputError, match="there is no picture in"):
+        score.find_pictures(tmp_path)
+    with pytest.raises(score.InputError, match=r"there is no \S+/away"):
+        score.find_pictures(tmp_path / "away")
     table = tmp_path / "table.parquet"
     pq.write_table(pa.table({"picture": [b""]}), table)
-    with pytest.raises(InputError, match="has no column bytes and no column path"):
-        find_pictures(table)
+    with pytest.raises(score.InputError, match="has no column bytes and no column path"):
+        score.find_pictures(table)
 
 
-def test_an_output_has_the_rows_of_one_job(tmp_path: Path) -> None:
+def test_an_output_has_the_rows_of_one_job(score: ModuleType, tmp_path: Path) -> None:
     """Two bundles, or two schemas, are not mixed in it."""
-    claim(tmp_path, Wanted(COMPACT))
-    claim(tmp_path, Wanted(COMPACT))
-    for other in (Wanted("mnist-attention"), Wanted(COMPACT, poses=True)):
-        with pytest.raises(InputError, match="rows of another job"):
-            claim(tmp_path, other)
+    score.claim(tmp_path, score.Wanted(COMPACT))
+    score.claim(tmp_path, score.Wanted(COMPACT))
+    for other in (score.Wanted("mnist-attention"), score.Wanted(COMPACT, poses=True)):
+        with pytest.raises(score.InputError, match="rows of another job"):
+            score.claim(tmp_path, other)
     with pytest.raises(BundleError):
-        claim(tmp_path, Wanted("nothing"))
-    with pytest.raises(InputError, match="one picture"):
-        claim(tmp_path, Wanted(COMPACT, view="morph"))
+        score.claim(tmp_path, score.Wanted("nothing"))
+    with pytest.raises(score.InputError, match="one picture"):
+        score.claim(tmp_path, score.Wanted(COMPACT, view="morph"))
     assert COMPACT == json.loads((tmp_path / "_job.json").read_text())["model"]

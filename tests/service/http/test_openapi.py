@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from jsonschema import Draft202012Validator
 from pydantic import SecretStr
 
 from service.api.routes import api_routes
@@ -67,6 +66,8 @@ def closed(schema: Any) -> Any:
 @pytest.fixture(scope="module")
 def check(document: Json) -> Check:
     """`check(schema, value)` gives what is wrong with a value."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415  takes seconds
+
     components = {"components": closed(document["components"])}
 
     def check(schema: Json, value: Any) -> list[str]:
