@@ -27,7 +27,7 @@ from model.capsnet.stem import Conv
 from tests.model.capsnet.networks import TINY
 from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
-from training.export import describe, export_bundle
+from training.export import describe, export_bundle, replacing_folder
 from training.recipes import PRESETS, Recipe
 from training.state import Plan
 from training.trainer import Trainer
@@ -72,7 +72,9 @@ def export(config: NetworkConfig, target: Path, **facts: Any) -> None:
     facts = {"dataset": name, "class_names": DIGITS, "preprocess": "digit", **facts}
     facts["training"] = {"recipe": Recipe(name, network=config).to_dict(), "runs": []}
     network = make_untrained(config)
-    export_bundle(network, describe(network, name=name, **facts), target, validation=validation)
+    manifest = describe(network, name=name, **facts)
+    with replacing_folder(target) as folder:
+        export_bundle(network, manifest, folder, validation=validation)
 
 
 def strokes() -> Examples:
@@ -124,7 +126,8 @@ def train_strokes(target: Path) -> None:
         mask_threshold=0.36,
         training={"recipe": recipe.to_dict(), "runs": []},
     )
-    export_bundle(trainer.network, manifest, target, validation=pairs)
+    with replacing_folder(target) as folder:
+        export_bundle(trainer.network, manifest, folder, validation=pairs)
 
 
 _COLOURS = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}

@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +26,7 @@ from torch import Tensor
 
 from model.bundle import MANIFEST, WEIGHTS, Bundle, Manifest, digest, write_manifest
 from model.bundle.files import version_of
-from model.bundle.manifest import SHOWN
+from model.bundle.manifest import HALF, SHOWN
 from model.bundle.samples import SAMPLES
 from model.capsnet import Network, build, family_of
 from model.preprocess import scale
@@ -196,14 +195,13 @@ def describe(network: Network, **facts: Any) -> Manifest:
 
 
 def export_bundle(
-    network: Network, manifest: Manifest, target: Path, *, validation: Examples
+    network: Network, manifest: Manifest, folder: Path, *, validation: Examples
 ) -> Bundle:
-    """Write `target`, or nothing.
+    """Write weights, graphs and manifest into an empty folder.
 
     Args:
         network: the trained network; its weights are rounded as they will be stored.
         manifest: as `describe` gives it.
-        target: the bundle's folder; an older bundle there is replaced at the end.
         validation: on which the effect of rounding is measured.
 
     Raises:
@@ -211,18 +209,17 @@ def export_bundle(
             cannot capture, or the exported network does not compute what the trained one does.
     """
     network = network.cpu().eval()
-    trained = deepcopy(network)
+    images = _sparse_noise(network)
+    trained = _compute(network, images)
     fold_norms(network)
-    outputs = (_compute(version, _sparse_noise(version)) for version in (trained, network))
-    for (graph, expected), (_, folded) in zip(*outputs, strict=True):
+    for (graph, expected), (_, folded) in zip(trained, _compute(network, images), strict=True):
         refuse_difference(f"folded normalisation, {graph}", folded, expected, PARITY_TOLERANCE)
     rounding = round_measured(network, validation)
-    with replacing_folder(target) as folder:
-        write_graphs(network, folder)
-        half = measure_half_precision(network, folder, validation)
-        bundle = seal(replace(manifest, rounding=rounding, half_precision=half), folder)
-        check_parity(network, Runtime(bundle, device="cpu"))
-    return Bundle.open(target)
+    write_graphs(network, folder)
+    half = measure_half_precision(network, folder, validation)
+    bundle = seal(replace(manifest, rounding=rounding, half_precision=half), folder)
+    check_parity(network, Runtime(bundle, device="cpu"))
+    return bundle
 
 
 def seal(manifest: Manifest, folder: Path) -> Bundle:
@@ -276,18 +273,15 @@ def round_measured(network: Network, validation: Examples) -> dict[str, Any]:
     presence = measure_presence(network, validation.images, device=_CPU)
     round_weights(network)
     rounded = measure_presence(network, validation.images, device=_CPU)
-    moved = float(np.abs(rounded[:500] - presence[:500]).max())
     before, after = (is_wrong(values, labels) for values in (presence, rounded))
     lost, won = int((after & ~before).sum()), int((before & ~after).sum())
-    if not math.isfinite(moved) or lost - won > 2 * math.sqrt(lost + won):
+    if not np.isfinite(rounded).all() or lost - won > 2 * math.sqrt(lost + won):
         raise ExportError(f"in 16 bits {lost} right answers of {len(labels)} are lost, {won} won")
     return {
         "stored_bits": 16,
-        "validation_images": len(labels),
         "errors_before": int(before.sum()),
         "errors_after": int(after.sum()),
-        "answers_changed": _count_changes(presence, rounded, labels),
-        "largest_presence_change": moved,
+        **_measure_change(presence, rounded, labels),
     }
 
 
@@ -300,23 +294,29 @@ def measure_half_precision(network: Network, folder: Path, validation: Examples)
     Raises:
         ExportError: the graph is not the encoder's.
     """
-    role = "encoder.fp16"
     encoders = network.encoders()
-    if role not in encoders:
+    if HALF not in encoders:
         return {}
-    rows = draw_rows(
-        validation.labels.reshape(len(validation.labels), -1)[:, 0], HALF_IMAGES, seed=0
-    )
+    labels = validation.labels
+    rows = draw_rows(labels.reshape(len(labels), -1)[:, 0], HALF_IMAGES, seed=0)
     images = scale(validation.images[rows])
     with torch.inference_mode():
         full = network(torch.from_numpy(images)).presence.numpy()
-        half = encoders[role](torch.from_numpy(images)).presence.numpy()
-    session = open_session(folder / f"{role}.onnx")
-    refuse_difference(role, session.run(["presence"], {"images": images})[0], half, HALF_TOLERANCE)
+        half = encoders[HALF](torch.from_numpy(images)).presence.numpy()
+    session = open_session(folder / f"{HALF}.onnx")
+    refuse_difference(HALF, session.run(["presence"], {"images": images})[0], half, HALF_TOLERANCE)
+    return _measure_change(full, half, labels[rows])
+
+
+def _measure_change(
+    before: NDArray[np.float32], after: NDArray[np.float32], labels: NDArray[np.integer]
+) -> dict[str, Any]:
+    """How answers and presence, (N, K) each, differ before and after."""
+    changed = (answer(before, labels) != answer(after, labels)).any(axis=1)
     return {
-        "validation_images": len(images),
-        "answers_changed": _count_changes(full, half, validation.labels[rows]),
-        "largest_presence_change": float(np.abs(half - full).max()),
+        "validation_images": len(labels),
+        "answers_changed": int(changed.sum()),
+        "largest_presence_change": float(np.abs(after - before).max()),
     }
 
 
@@ -378,10 +378,3 @@ def _sparse_noise(network: Network) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(max(PARITY_BATCHES), *network.config.image_shape, generator=generator)
     return images * (torch.rand(images.shape, generator=generator) < 0.2)
-
-
-def _count_changes(
-    before: NDArray[np.float32], after: NDArray[np.float32], labels: NDArray[np.integer]
-) -> int:
-    """The number of images whose answer differs between presence before and after, (N, K) each."""
-    return int((answer(before, labels) != answer(after, labels)).any(axis=1).sum())

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,9 +32,6 @@ scattering, and Einsum."""
 _MAX_CONSTANT = 200_000
 """A graph may hold a tensor of this many bytes itself: Winograd's matrices, indices, small weights.
 """
-
-Stored = tuple[int, bytes]
-"""A weight of 16 bits in the file of weights: its offset in bytes, and its bytes."""
 
 
 class ExportError(BundleError):
@@ -66,46 +62,22 @@ def fold_norms(network: Network) -> None:
 
     The normalisation stays, and only adds to each channel in evaluation: its statistics become
     those of what the convolution now gives, so that weights still fit the network and learn as
-    before. Graphs add the same with the convolution's bias.
+    before. torch's exporter then leaves the convolution's weights as they are, and adds the same
+    with its bias.
     """
-    for _, _, conv, norm in _normalised(network):
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        scale = norm.weight / (norm.running_var + norm.eps).sqrt()
-        conv.weight.mul_(scale[:, None, None, None])
-        if conv.bias is not None:
-            conv.bias.mul_(scale)
-        norm.running_mean.mul_(scale)
-        norm.running_var.copy_((norm.weight.square() - norm.eps).clamp_min(0))
-        norm.weight.copy_((norm.running_var + norm.eps).sqrt())
-
-
-def _normalised(
-    network: Network,
-) -> Iterator[tuple[nn.Module, str, nn.Conv2d, nn.BatchNorm2d]]:
-    """Convolutions with the normalisation right after each, if it has statistics and weights.
-
-    Before them comes the module with both and the normalisation's name in it. A module lists its
-    children in the order in which it uses them.
-    """
-    for module in [*network.modules()]:
-        for (_, conv), (name, norm) in pairwise([*module.named_children()]):
+    for module in network.modules():
+        for conv, norm in pairwise(module.children()):  # in the order in which they are used
             if not (isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d)):
                 continue
-            if norm.track_running_stats and norm.affine:
-                yield module, name, conv, norm
-
-
-@torch.no_grad()
-def _without_folded(network: Network) -> Network:
-    """A copy in which biases of convolutions replace what `fold_norms` left of normalisations."""
-    copy = deepcopy(network)
-    for module, name, conv, norm in _normalised(copy):
-        assert norm.running_mean is not None
-        shift = norm.bias - norm.running_mean
-        conv.bias = nn.Parameter(shift if conv.bias is None else conv.bias + shift)
-        setattr(module, name, nn.Identity())
-    return copy
+            if norm.running_mean is None or norm.running_var is None or not norm.affine:
+                continue
+            scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+            conv.weight.mul_(scale[:, None, None, None])
+            if conv.bias is not None:
+                conv.bias.mul_(scale)
+            norm.running_mean.mul_(scale)
+            norm.running_var.copy_((norm.weight.square() - norm.eps).clamp_min(0))
+            norm.weight.copy_((norm.running_var + norm.eps).sqrt())
 
 
 @torch.no_grad()
@@ -131,8 +103,7 @@ def write_graphs(network: Network, folder: Path) -> None:
         ExportError: a graph holds a forbidden operator, or holds large weights itself.
     """
     config, offers = network.config, family_of(network.config).offers
-    weights = _save_weights(network, folder / WEIGHTS)
-    network = _without_folded(network)
+    offsets = _save_weights(network, folder / WEIGHTS)
     images = {"images": torch.zeros(2, *config.image_shape)}
     graphs: dict[str, onnx.ModelProto] = {
         role: to_onnx(module, images, ("presence", "poses"), any_size=role == ANY_SIZE)
@@ -152,7 +123,7 @@ def write_graphs(network: Network, folder: Path) -> None:
         forbidden = _FORBIDDEN & {node.op_type for node in graph.graph.node}
         if forbidden and role != ANY_SIZE:
             raise ExportError(f"{name} holds {', '.join(sorted(forbidden))}")
-        _refer_to(weights, graph, prefix="decoder." if role == "decoder" else "")
+        _refer_to(offsets, graph)
         onnx.save(graph, folder / name)
 
 
@@ -169,8 +140,12 @@ class FlatTrace(nn.Module):
         return tuple(trace.named().values())
 
 
-def _save_weights(network: Network, path: Path) -> dict[str, Stored]:
-    """Write every parameter and buffer, large parameters in 16 bits; where the latter lie."""
+def _save_weights(network: Network, path: Path) -> dict[bytes, int]:
+    """Write every parameter and buffer, large parameters in 16 bits.
+
+    Returns:
+        the offset in the file of each large parameter, by its bytes.
+    """
     large = {name for name, parameter in network.named_parameters() if is_large(parameter)}
     tensors = {
         name: (tensor.half() if name in large else tensor).contiguous()
@@ -181,30 +156,19 @@ def _save_weights(network: Network, path: Path) -> dict[str, Stored]:
             raise ExportError(f"{name} was not rounded to 16 bits")
     content = save(tensors)
     path.write_bytes(content)
-    places = {name: place for name, place in tensor_places(content).items() if name in large}
-    return {name: (start, content[start:end]) for name, (start, end) in places.items()}
+    start = 8 + int.from_bytes(content[:8], "little")  # of the tensors, after a JSON object
+    header = json.loads(content[8:start])
+    spans = ([start + offset for offset in header[name]["data_offsets"]] for name in large)
+    return {content[first:end]: first for first, end in spans}
 
 
-def tensor_places(content: bytes) -> dict[str, tuple[int, int]]:
-    """Return where each tensor of a file of safetensors starts and ends, in bytes."""
-    size = int.from_bytes(content[:8], "little")  # of the header, a JSON object
-    header = json.loads(content[8 : 8 + size])
-    header.pop("__metadata__", None)
-    offsets = {name: one["data_offsets"] for name, one in header.items()}
-    return {name: (8 + size + start, 8 + size + end) for name, (start, end) in offsets.items()}
-
-
-def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: str) -> None:
-    """Replace a graph's large weights by references; its first nodes widen them, when loaded.
-
-    The exporter may have folded what follows into a weight, as batch normalisation into a
-    convolution: it keeps its name, but is another one, and stays in the graph. Names in the network
-    have a prefix; in the graph of a wrapped network they begin with `network.`.
-    """
+def _refer_to(offsets: Mapping[bytes, int], graph: onnx.ModelProto) -> None:
+    """Replace a graph's large weights by references; its first nodes widen them, when loaded."""
     initializers, nodes = [], []
     for weight in graph.graph.initializer:
-        known = weights.get(prefix + weight.name.removeprefix("network."))
-        if known is None or numpy_helper.to_array(weight).astype(np.float16).tobytes() != known[1]:
+        with np.errstate(over="ignore"):  # of constants
+            rounded = numpy_helper.to_array(weight).astype(np.float16).tobytes()
+        if rounded not in offsets:
             if len(weight.raw_data) > _MAX_CONSTANT:
                 raise ExportError(f"{weight.name} would be stored a second time")
             initializers.append(weight)
@@ -216,7 +180,7 @@ def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: 
             raw_data=b"",
         )
         external_data_helper.set_external_data(
-            stored, WEIGHTS, offset=known[0], length=len(known[1])
+            stored, WEIGHTS, offset=offsets[rounded], length=len(rounded)
         )
         stored.ClearField("raw_data")
         initializers.append(stored)

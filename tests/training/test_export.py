@@ -53,7 +53,9 @@ def small(kind: type[BaselineCnn] = BaselineCnn) -> BaselineCnn:
 def export(network: Network, target: Path, validation: Examples) -> Bundle:
     facts = {"dataset": "noise", "class_names": DIGITS, "preprocess": "stretch"}
     manifest = describe(network, name=target.name, **facts)
-    return export_bundle(network, manifest, target, validation=validation)
+    with replacing_folder(target) as folder:
+        export_bundle(network, manifest, folder, validation=validation)
+    return Bundle.open(target)
 
 
 @families

@@ -111,7 +111,7 @@ def test_a_pretrained_stem_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_path
     validation = Examples(rng.integers(0, 256, (8, 3, 30, 35), np.uint8), np.arange(8) % 2)
     facts = {"dataset": "noise", "class_names": ("a", "b"), "preprocess": "crop"}
     manifest = describe(network, name="small", **facts)
-    bundle = export_bundle(network, manifest, tmp_path / "small", validation=validation)
+    bundle = export_bundle(network, manifest, tmp_path, validation=validation)
     assert [8, 9] == [bundle.manifest.layers[0].rows, bundle.manifest.layers[0].columns]
 
 
