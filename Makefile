@@ -71,7 +71,6 @@ docs: $(VENV)/.dev ## Build the documentation in site/; broken links and missing
 
 generate: $(VENV)/.dev ## Write what follows from the views: client, methods, examples, docs/reference.
 	$(BIN)/python -m tools.client
-	$(BIN)/python -m tools.methods
 	$(BIN)/python -m tools.examples
 	$(BIN)/python -m tools.docs_reference docs/reference
 

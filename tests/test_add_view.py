@@ -78,7 +78,6 @@ def run(folder: Path, *arguments: str) -> str:
 def generated(edited: Path) -> Path:
     """The copy, after what of `make generate` writes code."""
     run(edited, "tools.client")
-    run(edited, "tools.methods")
     return edited
 
 

@@ -1,6 +1,7 @@
-"""The part of the Python client that follows from the OpenAPI document: answers and methods.
+"""Python that follows from the OpenAPI document: the client's answers and methods, and a stub.
 
-`python -m tools.client` writes it; a test writes it anew and compares.
+`python -m tools.client` writes both; a test writes them anew and compares. The stub types the
+methods of a loaded bundle, one for each view, as the client has them.
 """
 
 from __future__ import annotations
@@ -10,20 +11,28 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
+from model.views import NAMES as VIEW_NAMES
+from model.views import find_view
 from model.views.answers import CapsuleAnswer, ModelAnswer
 from model.views.classify import PredictionAnswer
 from service.app import create_app
 from service.settings import Settings
 
 Json = dict[str, Any]
-GENERATED = Path(__file__).parent.parent / "client" / "capsnet" / "_generated.py"
+Words = tuple[str, str]
+"""The name of a parameter, and what it means."""
+Shared = TypeVar("Shared", bound=Hashable)
+ROOT = Path(__file__).parent.parent
+GENERATED = ROOT / "client" / "capsnet" / "_generated.py"
+STUB = ROOT / "model" / "views" / "methods.pyi"
 NAMES = {
     "overlay_images": "overlay",
     "show_sample": "sample",
@@ -51,12 +60,11 @@ _PLAIN = {
 }
 _LINE = 100
 _MANY = 4
-"""Methods that have a parameter which stands last."""
+"""What so many methods, routes or commands have is described once."""
 _IMAGE = (
-    "a path, the bytes of a file, an open file, a Pillow image, or an array (H, W), (H, W, C) or "
+    "A path, the bytes of a file, an open file, a Pillow image, or an array (H, W), (H, W, C) or "
     "(C, H, W), of 0 to 255 or of floats in [0, 1]."
 )
-_TIMEOUT = "timeout_s: float | None = None"
 _IMAGES_KIND = "ImageLike | Iterable[ImageLike]"
 _IMAGES = f"{_IMAGE[:-1]}; or a list of these, answered by a list in the same order."
 _HEAD = '''\
@@ -80,6 +88,29 @@ from capsnet.errors import Problem
 from capsnet.images import ImageLike
 from capsnet.methods import each, one_or_all, route
 '''
+_STUB_HEAD = '''\
+"""The signatures of the methods that `methods.py` makes, written by `make generate`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, overload
+
+from numpy.typing import ArrayLike
+
+from model.loaded import Picture
+from model.preprocess import Fit, Polarity
+'''
+_STUB_CLASS = """
+class ViewMethods:
+{text}
+
+    def _ask(
+        self, view: View[Q, A], pictures: Sequence[Picture], parameters: Mapping[str, object]
+    ) -> A: ...
+
+    def _classify(
+        self, images: Picture | Iterable[Picture], parameters: Mapping[str, object]
+    ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]: ...
+"""
 _BASES: tuple[type[BaseModel], ...] = (ModelAnswer, CapsuleAnswer)
 """The classes that answers inherit from, each after its own."""
 
@@ -101,6 +132,10 @@ class Parameter:
         return f"{self.name}: {self.kind}{'' if self.required else ' | None = None'}"
 
 
+TIMEOUT = Parameter("timeout_s", "float", "Deadline in seconds, instead of the client's.")
+"""A parameter of every method of the client."""
+
+
 @dataclass(frozen=True)
 class Method:
     """One operation as a method."""
@@ -118,19 +153,35 @@ class Method:
     drawn: bool = False
     """Whether there is a PNG in addition to the JSON."""
 
+    @property
+    def words(self) -> list[Words]:
+        """Those of its parameters."""
+        return [(one.name, one.text or one.name) for one in self.parameters]
+
 
 def read_document() -> Json:
-    """The service's, with the route for reloads."""
-    document: Json = create_app(
-        Settings(admin_keys=(SecretStr("no-key-is-needed-here"),))  # type: ignore[call-arg]
-    ).openapi()
+    """The service's, with default settings."""
+    document: Json = create_app(Settings()).openapi()  # type: ignore[call-arg]
     return document
 
 
+def operations(document: Json) -> Iterator[tuple[str, str, Json]]:
+    """Method, path and operation of all."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method, path, operation
+
+
+def find_common(lists: Iterable[Iterable[Shared]]) -> list[Shared]:
+    """What four lists or more have, in the order in which it is found."""
+    used = Counter(chain.from_iterable(lists))
+    return [item for item, count in used.items() if count >= _MANY]
+
+
 def write_client(document: Json) -> str:
-    """The module."""
+    """The client's module of answers and methods."""
     methods = read_methods(document)
-    shared = find_shared(methods)
+    shared = find_common(method.words for method in methods)
     answers = _find_answers(methods, document["components"]["schemas"])
     choices = {one.kind: one.choices for it in methods for one in it.parameters if one.choices}
     parts = [_HEAD.rstrip(), f"__all__ = {sorted(answers)!r}"]
@@ -152,43 +203,33 @@ def write_client(document: Json) -> str:
 
 def read_methods(document: Json) -> list[Method]:
     """The methods of a document's operations."""
-    operations = [
-        (verb.upper(), path, operation)
-        for path, verbs in document["paths"].items()
-        for verb, operation in verbs.items()
-        if operation["operationId"] not in LEFT_OUT
+    return [
+        _read_method(*one, document["components"]["schemas"])
+        for one in operations(document)
+        if one[-1]["operationId"] not in LEFT_OUT
     ]
-    used = Counter(one["name"] for *_, it in operations for one in it.get("parameters", ()))
-    return [_read_method(*one, used, document["components"]["schemas"]) for one in operations]
 
 
-def _read_method(
-    verb: str, path: str, operation: Json, used: Counter[str], schemas: Json
-) -> Method:
+def _read_method(verb: str, path: str, operation: Json, schemas: Json) -> Method:
     name: str = operation["operationId"]
     content = operation["responses"]["200"].get("content", {})
     schema = content.get("application/json", {}).get("schema", {})
     drawn = bool(schema) and "image/png" in content
-    # What one method has stands before what many have; parts of a path keep their order.
-    given = sorted(
-        operation.get("parameters", ()),
-        key=lambda one: (
-            used[one["name"]] if one["in"] != "path" and used[one["name"]] >= _MANY else 0
-        ),
-    )
     parameters = list(_read_body(operation))
     parameters += [
         _read_parameter(one)
-        for one in given
+        for one in operation.get("parameters", ())
         if one["in"] != "header" and not (drawn and one["name"] == "scale")
     ]
+    parameters.append(TIMEOUT)
     parameters.sort(key=lambda one: not one.required)
     answer, member = _type(schema) if schema else "Image.Image", ""
     if parameters and parameters[0].kind == _IMAGES_KIND:
         answer, member = _outcomes(schemas[answer])
     text = f"{operation['summary']}.\n\n{operation.get('description', '')}".strip()
-    text = re.sub(r"(?<=\S)\n(?=[^\s*|-])", " ", text)  # paragraphs are wrapped anew
-    return Method(NAMES.get(name, name), verb, path, text, tuple(parameters), answer, member, drawn)
+    return Method(
+        NAMES.get(name, name), verb.upper(), path, text, tuple(parameters), answer, member, drawn
+    )
 
 
 def _read_body(operation: Json) -> Iterator[Parameter]:
@@ -201,36 +242,31 @@ def _read_body(operation: Json) -> Iterator[Parameter]:
                 yield Parameter("image", "ImageLike", _IMAGE, required=True, place="images")
             case 2, 2:
                 for name in ("first", "second"):
-                    text = f"the {name} image; see `image`."
+                    text = f"The {name} image; see `image`."
                     yield Parameter(name, "ImageLike", text, required=True, place="images")
             case _:
                 yield Parameter("images", _IMAGES_KIND, _IMAGES, required=True, place="body")
     elif content:
         members = content["application/json"]["schema"]["properties"]
-        text = f"one (D,) or several (N, D): {members['pose']['anyOf'][0]['description']}"
+        text = f"One (D,) or several (N, D): {members['pose']['anyOf'][0]['description']}"
         yield Parameter("poses", "ArrayLike", text, required=True, place="json")
         for name, one in members.items():
             if name not in ("pose", "poses"):
-                text = _lower(one.get("description", ""))
+                text = one.get("description", "")
                 yield Parameter(name, _type(one), text, required=True, place="json")
 
 
 def _read_parameter(given: Json) -> Parameter:
     name, schema = given["name"], given["schema"]
-    text = _lower(given.get("description", ""))
+    text = given.get("description", "")
     default = schema.get("default")
     if default is not None:
         shown = f"`{default!r}`".replace("'", '"')
-        text = f"{text.rstrip('.')}; by default {shown}." if text else f"by default {shown}."
+        text = f"{text.rstrip('.')}; by default {shown}." if text else f"By default {shown}."
     kind, choices = _type(schema, sequence="Sequence"), ""
     if "enum" in schema:
         kind, choices = name.title().replace("_", ""), kind
     return Parameter(name, kind, text, given["required"], given["in"], choices)
-
-
-def _lower(text: str) -> str:
-    """A sentence as it stands after a colon."""
-    return text[0].lower() + text[1:] if re.match("[A-Z][a-z ]", text) else text
 
 
 def _type(schema: Json, *, sequence: str = "list") -> str:
@@ -283,16 +319,17 @@ def _find_answers(methods: Iterable[Method], schemas: Json) -> dict[str, Json]:
 
 
 def _write_answer(name: str, schema: Json) -> str:
-    members, parent = schema["properties"], "Answer"
+    parent, members = "Answer", schema["properties"]
+    own = members
     for base in _BASES:
         shared = base.model_json_schema(mode="serialization")["properties"]
         alike = (_described(one) == _described(members.get(key, {})) for key, one in shared.items())
         if base.__name__ != name and all(alike):
-            parent, own = base.__name__, members.keys() - shared.keys()
-            schema = schema | {"properties": {key: members[key] for key in members if key in own}}
+            parent = base.__name__
+            own = {key: one for key, one in members.items() if key not in shared}
     lines = [f"class {name}({parent}):"]
     lines += write_docstring(schema.get("description", f"See `{name}`."), 4)
-    for member, one in schema["properties"].items():
+    for member, one in own.items():
         kind, text = _described(one)
         lines.append(f"    {member}: {kind}{' = None' if kind.endswith('None') else ''}")
         if text and not (kind == "Image.Image" and text.startswith("A PNG as data:")):
@@ -308,7 +345,7 @@ def _described(schema: Json) -> tuple[str, str]:
 def write_docstring(text: str, indent: int) -> list[str]:
     """A docstring, its paragraphs and sections wrapped."""
     margin, lines = " " * indent, list[str]()
-    for place, line in enumerate(f'"""{text}'.split("\n")):
+    for line in f'"""{text}'.split("\n"):
         inside = re.match(" *", line)
         start = margin + (inside[0] if inside else "")
         further = start + ("    " if inside and inside[0] else "")
@@ -316,8 +353,6 @@ def write_docstring(text: str, indent: int) -> list[str]:
             line.strip(), _LINE - 3, initial_indent=start, subsequent_indent=further,
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
-        if place == 0 and len(wrapped) > 1 and "\n" in text:
-            raise ValueError(f"the first line is too long: {line}")
         lines += wrapped or [""]
     if "\n" in text:
         return [*lines, f'{margin}"""']
@@ -325,21 +360,11 @@ def write_docstring(text: str, indent: int) -> list[str]:
     return lines
 
 
-def find_shared(methods: Iterable[Method]) -> list[Parameter]:
-    """The parameters that many methods have, with the same words; described once."""
-    timeout = Parameter("timeout_s", "float", "deadline in seconds, instead of the client's.")
-    known = {(one.name, one.text): one for method in methods for one in method.parameters}
-    used = Counter((one.name, one.text) for method in methods for one in method.parameters)
-    return [*(one for key, one in known.items() if used[key] >= _MANY), timeout]
-
-
 def _write_method(method: Method, document: str) -> Iterator[str]:
-    places = {
-        place: [one.name for one in method.parameters if one.place == place]
-        for place in ("images", "json")
-    }
     given = [repr(method.verb), repr(method.path), method.answer]
-    given += [f"{place}={names!r}" for place, names in places.items() if names]
+    for place in ("images", "json"):
+        names = [one.name for one in method.parameters if one.place == place]
+        given += [f"{place}={names!r}"] if names else []
     yield f"    @route({', '.join(given)})"
     yield signature(method, method.answer)
     yield from [*write_docstring(document, 8), ""]
@@ -363,34 +388,76 @@ def _write_batched(method: Method, document: str) -> Iterator[str]:
     yield from [*write_docstring(each, 8), ""]
 
 
-def signature(method: Method, answer: str, further: tuple[str, ...] = (_TIMEOUT,)) -> str:
-    """The first line of a method that gives this answer; `further` stands after its parameters."""
+def signature(method: Method, answer: str) -> str:
+    """The first line of a method that gives this answer."""
     required = [str(one) for one in method.parameters if one.required]
-    optional = [*(str(one) for one in method.parameters if not one.required), *further]
+    optional = [str(one) for one in method.parameters if not one.required]
     given = ", ".join(["self", *required, *(["*", *optional] if optional else [])])
     return f"    def {method.name}({given}) -> {answer}:"
 
 
-def document_method(method: Method, shared: list[Parameter]) -> str:
+def document_method(method: Method, shared: list[Words]) -> str:
     """The docstring of a method, with the parameters that it does not share."""
-    texts = {(one.name, one.text) for one in shared}
-    own = [one for one in method.parameters if (one.name, one.text) not in texts]
+    own = [words for words in method.words if words not in shared]
     return "\n".join([method.text, *(["", *describe_parameters(own)] if own else [])])
 
 
-def describe_parameters(parameters: Iterable[Parameter]) -> list[str]:
+def describe_parameters(parameters: Iterable[Words]) -> list[str]:
     """The section `Args` of a docstring."""
-    return ["Args:", *(f"    {one.name}: {one.text or one.name}" for one in parameters)]
+    return ["Args:", *(f"    {name}: {text}" for name, text in parameters)]
 
 
 def format_source(source: str, path: Path) -> str:
     """The source of a file as ruff formats it."""
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(path), "-"]
-    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)  # noqa: S603  our own
-    if done.returncode:
-        raise ValueError(f"what was written is no Python: {done.stderr}")
-    return done.stdout
+    return subprocess.check_output(command, input=source, text=True)  # noqa: S603  our own
+
+
+def write_methods(document: Json) -> str:
+    """The stub of the methods of `LoadedBundle`: one for each view, as the client has them."""
+    known = {method.name: method for method in read_methods(document)}
+    methods = [_of_a_bundle(known[name]) for name in VIEW_NAMES]
+    answers = {name: [find_view(name).answer.__name__] for name in VIEW_NAMES}
+    answers["classify"] = ["FailedPrediction", "PredictionAnswer"]
+    answers["equivariance"].append("Transform")
+    answers["sweep"].append("By")
+    lines = [_STUB_HEAD.rstrip()]
+    lines += [
+        f"from model.views.{name} import {', '.join(sorted(kinds))}"
+        for name, kinds in sorted(answers.items())
+    ]
+    shared = find_common(method.words for method in methods)
+    words = "What one may ask of a network: the methods of `LoadedBundle`."
+    text = write_docstring("\n".join([words, "", *describe_parameters(shared)]), 4)
+    lines += [
+        "from model.views.view import A, Q, View",
+        "",
+        _STUB_CLASS.format(text="\n".join(text)),
+    ]
+    for method in methods:
+        for line in _stub_signatures(method):
+            lines += [line, *write_docstring(document_method(method, shared), 8), ""]
+    return format_source(re.sub(r"\bImageLike\b", "Picture", "\n".join(lines)), STUB)
+
+
+def _of_a_bundle(method: Method) -> Method:
+    """Without what only a service takes."""
+    own = (one for one in method.parameters if one.name not in ("model", TIMEOUT.name))
+    return replace(method, parameters=tuple(own))
+
+
+def _stub_signatures(method: Method) -> Iterator[str]:
+    """The first lines of a method: one, or, where it takes one picture or several, two."""
+    if not method.member:
+        yield signature(method, find_view(method.name).answer.__name__)
+        return
+    head = signature(method, "PredictionAnswer")
+    ignored = "(  # type: ignore[overload-overlap]  # one path is no list of characters\n"
+    yield f"    @overload\n{head}".replace(" | Iterable[ImageLike]", "").replace("(", ignored, 1)
+    head = signature(method, "list[PredictionAnswer | FailedPrediction]")
+    yield f"    @overload\n{head}".replace("ImageLike | ", "")
 
 
 if __name__ == "__main__":
     GENERATED.write_text(write_client(read_document()))
+    STUB.write_text(write_methods(read_document()))

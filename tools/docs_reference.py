@@ -8,36 +8,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from capsnet import _generated
 from capsnet.command.app import app as capsnet_app
-from tools.client import read_document
+from tools.client import find_common, operations, read_document
 
 Row = tuple[str, ...]
-ROOT = Path(__file__).parent.parent
-_MANY = 4
-"""A row that so many lists have is shown once."""
 MARKER = "<!-- `make generate` writes what follows. -->"
 
 
 def write_page(page: str, generated: Iterable[str]) -> str:
     """A page with its generated part replaced."""
-    by_hand, marker, _ = page.partition(MARKER)
-    if not marker:
-        raise ValueError(f"the page has no line {MARKER}")
-    text = "\n".join([by_hand + marker, "", *generated])
+    text = "\n".join([page.partition(MARKER)[0] + MARKER, "", *generated])
     return "\n".join(line.rstrip() for line in text.splitlines()).rstrip() + "\n"
-
-
-def list_cards() -> Iterator[str]:
-    """Links to the cards of the bundles that ship, from a page of the reference."""
-    for card in sorted((ROOT / "model" / "bundles").glob("*/CARD.md")):
-        yield f"- [{card.parent.name}](../../{card.relative_to(ROOT).as_posix()})"
 
 
 class Section(NamedTuple):
@@ -58,8 +44,7 @@ def describe_routes() -> Iterator[str]:
             [_row(one) for one in operation.get("parameters", ())],
             tuple(_answer(operation)),
         )
-        for path, methods in read_document()["paths"].items()
-        for method, operation in methods.items()
+        for method, path, operation in operations(read_document())
     }
     yield from write_sections("Parameters of many routes", ("parameter", "values", ""), sections)
 
@@ -78,13 +63,9 @@ def _answer(operation: dict[str, Any]) -> Iterator[str]:
         yield from (f"PNG: {content['image/png']['schema']['description']}", "")
 
 
-def _options(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    return [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
-
-
 def _row(parameter: dict[str, Any]) -> Row:
     schema = parameter["schema"]
-    words = [_values(_options(schema)[0])]
+    words = [_values(schema.get("anyOf", [schema])[0])]
     if schema.get("default") is not None:
         default = json.dumps(schema["default"]).strip('"')
         words.append(f"default `{default}`")
@@ -117,18 +98,12 @@ def _commands(command: Any, name: str) -> Iterator[str]:
     if before := [_option(one) for one in command.params if "completion" not in str(one.name)]:
         yield from (f"## Options of `{name}` before a command", "", *table(head, before))
     sections = {
-        title: Section((leaf.help or "").split("\f")[0], [*map(_option, leaf.params)])
-        for title, leaf in _leaves(command, name)
+        f"{name} {child.name}": Section(
+            (child.help or "").split("\f")[0], [*map(_option, child.params)]
+        )
+        for child in command.commands.values()
     }
     yield from write_sections(f"Options of many commands of `{name}`", head, sections)
-
-
-def _leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The commands of a group and of its groups, by what is typed."""
-    for child in getattr(command, "commands", {}).values():
-        yield from _leaves(child, f"{name} {child.name}")
-    if not hasattr(command, "commands"):
-        yield name, command
 
 
 def _option(one: Any) -> Row:
@@ -142,8 +117,7 @@ def _option(one: Any) -> Row:
 
 def write_sections(title: str, head: Row, sections: dict[str, Section]) -> Iterator[str]:
     """A table of the rows that four sections or more have, under its title; then each section."""
-    used = Counter(row for section in sections.values() for row in section.rows)
-    common = [row for row, count in used.items() if count >= _MANY]
+    common = find_common(section.rows for section in sections.values())
     if common:
         yield from (f"## {title}", "", *table(head, common))
     for name, section in sections.items():
@@ -172,17 +146,14 @@ def _cell(text: str) -> str:
 
 GENERATED = {
     "api.md": describe_routes,
-    "bundle.md": list_cards,
     "command-line.md": describe_commands,
 }
 """What writes the end of each page."""
 
 
 def main(folder: Path) -> None:
-    """Write every page anew; that of the commands, where torch is installed."""
+    """Write every page anew."""
     for name, generate in GENERATED.items():
-        if generate is describe_commands and find_spec("torch") is None:
-            continue
         page = folder / name
         page.write_text(write_page(page.read_text(), generate()))
 

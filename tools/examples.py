@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +17,14 @@ from service.http.openapi import EXAMPLES
 from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.settings import Settings
+from tools.client import Json, operations
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from httpx import Response
     from starlette.testclient import TestClient
 
-Json = dict[str, Any]
 ADMIN_KEY = "a-key-of-examples-alone"
-
-
-def operations(document: Json) -> Iterator[tuple[str, str, Json]]:
-    """Method, path and operation of all."""
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            yield method, path, operation
 
 
 def call(client: TestClient, method: str, path: str, operation: Json, **body: Any) -> Response:

@@ -700,17 +700,17 @@ class ViewMethods:
     """The views, which are also drawn.
 
     Args:
-        model: a bundle of `GET /models`.
+        model: A bundle of `GET /models`.
         fit: `none` requires the network's size, or a larger one in `/classify` if the model has
             `any_size`; `stretch` scales the whole image; `crop` takes the centre; `digit` and
             `pair` find the strokes of one or two digits; `auto` is `none` if the size matches,
             else the rule `preprocess` of the model; by default `"auto"`.
         polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W), (H,
+        timeout_s: Deadline in seconds, instead of the client's.
+        image: A path, the bytes of a file, an open file, a Pillow image, or an array (H, W), (H,
             W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-        target: the label of a class. The default is the class of the longest capsule.
-        name: a bundle of `GET /models`.
-        timeout_s: deadline in seconds, instead of the client's.
+        target: The label of a class. The default is the class of the longest capsule.
+        name: A bundle of `GET /models`.
     """
 
     @route("POST", "/reconstruct", ReconstructAnswer, images=["image"])
@@ -718,10 +718,10 @@ class ViewMethods:
         self,
         image: ImageLike,
         *,
-        target: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
         timeout_s: float | None = None,
     ) -> ReconstructAnswer:
         """Reconstruct the image from the pose of one class capsule."""
@@ -732,12 +732,12 @@ class ViewMethods:
         image: ImageLike,
         delta: float,
         *,
-        direction: str | None = None,
-        dim: int | None = None,
-        target: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
+        direction: str | None = None,
+        dim: int | None = None,
         timeout_s: float | None = None,
     ) -> PerturbAnswer:
         """Move a pose along a direction or a dimension, and decode it.
@@ -746,11 +746,11 @@ class ViewMethods:
         `delta` is in its unit.
 
         Args:
-            delta: the change: along a direction in its unit, such as degrees, positive to the
+            delta: The change: along a direction in its unit, such as degrees, positive to the
                 right; of a dimension -1 to 1, in the paper -0.25 to 0.25.
-            direction: the direction to move along, such as `slant`: see `directions` of `GET
+            direction: The direction to move along, such as `slant`: see `directions` of `GET
                 /models`. Give either this or `dim`.
-            dim: the pose dimension to move, counted from 0.
+            dim: The pose dimension to move, counted from 0.
         """
 
     @route("POST", "/decode", DecodeAnswer, json=["poses", "label"])
@@ -765,8 +765,8 @@ class ViewMethods:
         """Decode one pose of a class, or up to 256, into images.
 
         Args:
-            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
-            label: class of the poses.
+            poses: One (D,) or several (N, D): D numbers, each from -10 to 10.
+            label: Class of the poses.
         """
 
     @route("POST", "/sweep", SweepAnswer, images=["image"])
@@ -774,26 +774,26 @@ class ViewMethods:
         self,
         image: ImageLike,
         *,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        target: int | None = None,
         by: By | None = None,
         dims: Sequence[int] | None = None,
         start: float | None = None,
         stop: float | None = None,
         step: float | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> SweepAnswer:
         """Move a pose step by step along directions or dimensions.
 
         Args:
-            by: the rows. The default is `direction` where the class has any, unless `dims`,
+            by: The rows. The default is `direction` where the class has any, unless `dims`,
                 `start`, `stop` or `step` is given.
-            dims: dimensions, counted from 0, each once; default: all.
-            start: first delta of a dimension; by default -0.25.
-            stop: last delta of a dimension; by default 0.25.
-            step: distance between two deltas; by default 0.05.
+            dims: Dimensions, counted from 0, each once; default: all.
+            start: First delta of a dimension; by default -0.25.
+            stop: Last delta of a dimension; by default 0.25.
+            step: Distance between two deltas; by default 0.05.
         """
 
     @route("POST", "/routing", RoutingAnswer, images=["image"])
@@ -801,11 +801,11 @@ class ViewMethods:
         self,
         image: ImageLike,
         *,
-        detail: bool | None = None,
-        target: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
+        detail: bool | None = None,
         timeout_s: float | None = None,
     ) -> RoutingAnswer:
         """Trace routing: couplings, agreement, heat maps.
@@ -821,10 +821,10 @@ class ViewMethods:
         self,
         image: ImageLike,
         *,
-        target: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
         timeout_s: float | None = None,
     ) -> RoutingOffAnswer:
         """Ask again with routing switched off.
@@ -841,14 +841,14 @@ class ViewMethods:
         self,
         image: ImageLike,
         *,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        target: int | None = None,
         transform: Transform | None = None,
         start: float | None = None,
         stop: float | None = None,
         steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each step.
@@ -860,11 +860,11 @@ class ViewMethods:
         is correct, or that the presence stays.
 
         Args:
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
+            transform: What is done to the fitted image; by default `"turn"`.
+            start: The first value: pixels to the right or down, degrees counter-clockwise, or a
                 factor; by default -6, -60 or 0.6.
-            stop: the last value, above `start`; by default 6, 60 or 1.4.
-            steps: number of images, both ends included; by default `13`.
+            stop: The last value, above `start`; by default 6, 60 or 1.4.
+            steps: Number of images, both ends included; by default `13`.
         """
 
     @route("POST", "/occlusion", OcclusionAnswer, images=["image"])
@@ -872,11 +872,11 @@ class ViewMethods:
         self,
         image: ImageLike,
         *,
-        patch: int | None = None,
-        target: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
+        patch: int | None = None,
         timeout_s: float | None = None,
     ) -> OcclusionAnswer:
         """Hide one patch of the image at a time and encode each result.
@@ -887,7 +887,7 @@ class ViewMethods:
         same evidence, hiding one of them may change nothing.
 
         Args:
-            patch: the side of the patch, in pixels of the network's image. The default has 1/25
+            patch: The side of the patch, in pixels of the network's image. The default has 1/25
                 of the image's area.
         """
 
@@ -896,20 +896,20 @@ class ViewMethods:
         self,
         image: ImageLike,
         *,
-        count: int | Literal["auto"] | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        count: int | Literal["auto"] | None = None,
         timeout_s: float | None = None,
     ) -> SegmentAnswer:
         """Segment overlapping digits (paper, section 6).
 
         Args:
-            count: number of classes to return, longest capsules first. `auto` tries the classes
+            model: A bundle for overlapping digits.
+            count: Number of classes to return, longest capsules first. `auto` tries the classes
                 in this order. It returns a class if its capsule is long and its reconstruction
                 explains enough ink that no earlier class explains. It may return none; by
                 default `2`.
-            model: a bundle for overlapping digits.
         """
 
     @route("POST", "/rivals", RivalsAnswer, images=["image"])
@@ -917,10 +917,10 @@ class ViewMethods:
         self,
         image: ImageLike,
         *,
-        count: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        count: int | None = None,
         timeout_s: float | None = None,
     ) -> RivalsAnswer:
         """Decode the capsules of several classes of one image.
@@ -929,7 +929,7 @@ class ViewMethods:
         the class came to winning.
 
         Args:
-            count: number of classes, the most present first. The default is 10, or 2 if the
+            count: Number of classes, the most present first. The default is 10, or 2 if the
                 decoder has not learnt to draw absent classes.
         """
 
@@ -939,11 +939,11 @@ class ViewMethods:
         first: ImageLike,
         second: ImageLike,
         *,
-        steps: int | None = None,
-        target: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
+        steps: int | None = None,
         timeout_s: float | None = None,
     ) -> MorphAnswer:
         """Turn the pose of one image into that of another.
@@ -953,9 +953,9 @@ class ViewMethods:
         decoder draws. It is not known whether poses of training images lie on the way.
 
         Args:
-            first: the first image; see `image`.
-            second: the second image; see `image`.
-            steps: number of frames, both ends included; by default `9`.
+            first: The first image; see `image`.
+            second: The second image; see `image`.
+            steps: Number of frames, both ends included; by default `9`.
         """
 
     @route("POST", "/neighbours", NeighboursAnswer, images=["image"])
@@ -963,11 +963,11 @@ class ViewMethods:
         self,
         image: ImageLike,
         *,
-        count: int | None = None,
-        target: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
+        count: int | None = None,
         timeout_s: float | None = None,
     ) -> NeighboursAnswer:
         """Find the training images of a class with the nearest poses.
@@ -978,7 +978,7 @@ class ViewMethods:
         prototype.
 
         Args:
-            count: number of training images, the nearest first; by default `6`.
+            count: Number of training images, the nearest first; by default `6`.
         """
 
     @route("GET", "/models/{name}/health", HealthAnswer)
@@ -997,12 +997,12 @@ class Methods(ViewMethods):
         self,
         images: ImageLike | Iterable[ImageLike],
         *,
-        poses: bool | None = None,
-        novelty: bool | None = None,
-        coverage: float | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        coverage: float | None = None,
         timeout_s: float | None = None,
     ) -> Prediction | list[Prediction | FailedPrediction]:
         """Classify images by the lengths of the class capsules.
@@ -1011,12 +1011,12 @@ class Methods(ViewMethods):
         read, its entry has a `problem` in place of the prediction.
 
         Args:
-            images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+            images: A path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
                 these, answered by a list in the same order.
-            poses: adds the poses of all classes; by default `False`.
-            novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and a set of labels that holds the true one with this
+            poses: Adds the poses of all classes; by default `False`.
+            novelty: Adds the novelty score; by default `False`.
+            coverage: Adds the probability, and a set of labels that holds the true one with this
                 coverage, such as 0.95.
         """
 
@@ -1025,12 +1025,12 @@ class Methods(ViewMethods):
         self,
         images: Iterable[ImageLike],
         *,
-        poses: bool | None = None,
-        novelty: bool | None = None,
-        coverage: float | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        coverage: float | None = None,
         timeout_s: float | None = None,
     ) -> Iterator[Prediction | FailedPrediction]:
         """Classify images by the lengths of the class capsules.
@@ -1044,10 +1044,10 @@ class Methods(ViewMethods):
         self,
         image: ImageLike,
         *,
-        target: int | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
         timeout_s: float | None = None,
     ) -> DescribeAnswer:
         """Describe an image in words and units, read from its pose."""
@@ -1059,8 +1059,8 @@ class Methods(ViewMethods):
         """Get a sample image of a class.
 
         Args:
-            label: the class of the sample.
-            dataset: the data set of the sample; by default `"mnist"`.
+            label: The class of the sample.
+            dataset: The data set of the sample; by default `"mnist"`.
         """
 
     @route("POST", "/overlay", Image.Image, images=["first", "second"])
@@ -1079,10 +1079,10 @@ class Methods(ViewMethods):
         """Overlay two images of digits, for /segment.
 
         Args:
-            first: the first image; see `image`.
-            second: the second image; see `image`.
-            dx: pixels by which the second digit lies right of the first; by default `4`.
-            dy: pixels by which the second digit lies below the first; by default `4`.
+            first: The first image; see `image`.
+            second: The second image; see `image`.
+            dx: Pixels by which the second digit lies right of the first; by default `4`.
+            dy: Pixels by which the second digit lies below the first; by default `4`.
             scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
                 default `1`.
         """
@@ -1107,7 +1107,7 @@ class Methods(ViewMethods):
         """Get a sample image of a model.
 
         Args:
-            file: a file of `/models/{name}/samples`.
+            file: A file of `/models/{name}/samples`.
         """
 
     @route("POST", "/models/reload", ModelsAnswer)

@@ -13,7 +13,6 @@ from ray import serve
 from ray.serve import Application
 
 from service.app import CLOSE_TIMEOUT_S, create_app
-from service.errors import ReloadNotOffered
 from service.settings import Settings, SettingsError
 from service.telemetry import logs
 
@@ -110,7 +109,7 @@ class Replica:
         settings = arguments.settings()
         fields = {"replica": serve.get_replica_context().replica_tag}
         logs.configure(settings.log_format, fields=fields)
-        self._app = create_app(settings, reload=_refuse_reload)
+        self._app = create_app(settings)
         self._context = self._app.state
         await self._context.load_and_use()
         await self.check_health()
@@ -132,12 +131,3 @@ class Replica:
     async def drain(self) -> None:
         """Have load balancers leave: `/readyz` says 503, and answers close their connections."""
         self._context.draining = True
-
-
-async def _refuse_reload() -> None:
-    """Refuse, as replicas load when they start.
-
-    Raises:
-        ReloadNotOffered: always.
-    """
-    raise ReloadNotOffered("replicas load bundles when they start: deploy the application again")

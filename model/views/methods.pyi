@@ -32,9 +32,9 @@ class ViewMethods:
             `pair` find the strokes of one or two digits; `auto` is `none` if the size matches,
             else the rule `preprocess` of the model; by default `"auto"`.
         polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W), (H,
+        image: A path, the bytes of a file, an open file, a Pillow image, or an array (H, W), (H,
             W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-        target: the label of a class. The default is the class of the longest capsule.
+        target: The label of a class. The default is the class of the longest capsule.
     """
 
     def _ask(
@@ -48,11 +48,11 @@ class ViewMethods:
         self,
         images: Picture,
         *,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
         poses: bool | None = None,
         novelty: bool | None = None,
         coverage: float | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
     ) -> PredictionAnswer:
         """Classify images by the lengths of the class capsules.
 
@@ -60,12 +60,12 @@ class ViewMethods:
         read, its entry has a `problem` in place of the prediction.
 
         Args:
-            images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+            images: A path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
                 these, answered by a list in the same order.
-            poses: adds the poses of all classes; by default `False`.
-            novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and a set of labels that holds the true one with this
+            poses: Adds the poses of all classes; by default `False`.
+            novelty: Adds the novelty score; by default `False`.
+            coverage: Adds the probability, and a set of labels that holds the true one with this
                 coverage, such as 0.95.
         """
 
@@ -74,11 +74,11 @@ class ViewMethods:
         self,
         images: Iterable[Picture],
         *,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
         poses: bool | None = None,
         novelty: bool | None = None,
         coverage: float | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
     ) -> list[PredictionAnswer | FailedPrediction]:
         """Classify images by the lengths of the class capsules.
 
@@ -86,12 +86,12 @@ class ViewMethods:
         read, its entry has a `problem` in place of the prediction.
 
         Args:
-            images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+            images: A path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
                 these, answered by a list in the same order.
-            poses: adds the poses of all classes; by default `False`.
-            novelty: adds the novelty score; by default `False`.
-            coverage: adds the probability, and a set of labels that holds the true one with this
+            poses: Adds the poses of all classes; by default `False`.
+            novelty: Adds the novelty score; by default `False`.
+            coverage: Adds the probability, and a set of labels that holds the true one with this
                 coverage, such as 0.95.
         """
 
@@ -99,9 +99,9 @@ class ViewMethods:
         self,
         image: Picture,
         *,
-        target: int | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
     ) -> DescribeAnswer:
         """Describe an image in words and units, read from its pose."""
 
@@ -109,9 +109,9 @@ class ViewMethods:
         self,
         image: Picture,
         *,
-        target: int | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
     ) -> ReconstructAnswer:
         """Reconstruct the image from the pose of one class capsule."""
 
@@ -120,11 +120,11 @@ class ViewMethods:
         image: Picture,
         delta: float,
         *,
-        direction: str | None = None,
-        dim: int | None = None,
-        target: int | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
+        direction: str | None = None,
+        dim: int | None = None,
     ) -> PerturbAnswer:
         """Move a pose along a direction or a dimension, and decode it.
 
@@ -132,53 +132,53 @@ class ViewMethods:
         `delta` is in its unit.
 
         Args:
-            delta: the change: along a direction in its unit, such as degrees, positive to the
+            delta: The change: along a direction in its unit, such as degrees, positive to the
                 right; of a dimension -1 to 1, in the paper -0.25 to 0.25.
-            direction: the direction to move along, such as `slant`: see `directions` of `GET
+            direction: The direction to move along, such as `slant`: see `directions` of `GET
                 /models`. Give either this or `dim`.
-            dim: the pose dimension to move, counted from 0.
+            dim: The pose dimension to move, counted from 0.
         """
 
     def decode(self, poses: ArrayLike, label: int) -> DecodeAnswer:
         """Decode one pose of a class, or up to 256, into images.
 
         Args:
-            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
-            label: class of the poses.
+            poses: One (D,) or several (N, D): D numbers, each from -10 to 10.
+            label: Class of the poses.
         """
 
     def sweep(
         self,
         image: Picture,
         *,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        target: int | None = None,
         by: By | None = None,
         dims: Sequence[int] | None = None,
         start: float | None = None,
         stop: float | None = None,
         step: float | None = None,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
     ) -> SweepAnswer:
         """Move a pose step by step along directions or dimensions.
 
         Args:
-            by: the rows. The default is `direction` where the class has any, unless `dims`,
+            by: The rows. The default is `direction` where the class has any, unless `dims`,
                 `start`, `stop` or `step` is given.
-            dims: dimensions, counted from 0, each once; default: all.
-            start: first delta of a dimension; by default -0.25.
-            stop: last delta of a dimension; by default 0.25.
-            step: distance between two deltas; by default 0.05.
+            dims: Dimensions, counted from 0, each once; default: all.
+            start: First delta of a dimension; by default -0.25.
+            stop: Last delta of a dimension; by default 0.25.
+            step: Distance between two deltas; by default 0.05.
         """
 
     def routing(
         self,
         image: Picture,
         *,
-        detail: bool | None = None,
-        target: int | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
+        detail: bool | None = None,
     ) -> RoutingAnswer:
         """Trace routing: couplings, agreement, heat maps.
 
@@ -192,9 +192,9 @@ class ViewMethods:
         self,
         image: Picture,
         *,
-        target: int | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
     ) -> RoutingOffAnswer:
         """Ask again with routing switched off.
 
@@ -209,13 +209,13 @@ class ViewMethods:
         self,
         image: Picture,
         *,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        target: int | None = None,
         transform: Transform | None = None,
         start: float | None = None,
         stop: float | None = None,
         steps: int | None = None,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each step.
 
@@ -226,21 +226,21 @@ class ViewMethods:
         is correct, or that the presence stays.
 
         Args:
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: the first value: pixels to the right or down, degrees counter-clockwise, or a
+            transform: What is done to the fitted image; by default `"turn"`.
+            start: The first value: pixels to the right or down, degrees counter-clockwise, or a
                 factor; by default -6, -60 or 0.6.
-            stop: the last value, above `start`; by default 6, 60 or 1.4.
-            steps: number of images, both ends included; by default `13`.
+            stop: The last value, above `start`; by default 6, 60 or 1.4.
+            steps: Number of images, both ends included; by default `13`.
         """
 
     def occlusion(
         self,
         image: Picture,
         *,
-        patch: int | None = None,
-        target: int | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
+        patch: int | None = None,
     ) -> OcclusionAnswer:
         """Hide one patch of the image at a time and encode each result.
 
@@ -250,7 +250,7 @@ class ViewMethods:
         same evidence, hiding one of them may change nothing.
 
         Args:
-            patch: the side of the patch, in pixels of the network's image. The default has 1/25
+            patch: The side of the patch, in pixels of the network's image. The default has 1/25
                 of the image's area.
         """
 
@@ -258,14 +258,14 @@ class ViewMethods:
         self,
         image: Picture,
         *,
-        count: int | Literal["auto"] | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        count: int | Literal["auto"] | None = None,
     ) -> SegmentAnswer:
         """Segment overlapping digits (paper, section 6).
 
         Args:
-            count: number of classes to return, longest capsules first. `auto` tries the classes
+            count: Number of classes to return, longest capsules first. `auto` tries the classes
                 in this order. It returns a class if its capsule is long and its reconstruction
                 explains enough ink that no earlier class explains. It may return none; by
                 default `2`.
@@ -275,9 +275,9 @@ class ViewMethods:
         self,
         image: Picture,
         *,
-        count: int | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        count: int | None = None,
     ) -> RivalsAnswer:
         """Decode the capsules of several classes of one image.
 
@@ -285,7 +285,7 @@ class ViewMethods:
         the class came to winning.
 
         Args:
-            count: number of classes, the most present first. The default is 10, or 2 if the
+            count: Number of classes, the most present first. The default is 10, or 2 if the
                 decoder has not learnt to draw absent classes.
         """
 
@@ -294,10 +294,10 @@ class ViewMethods:
         first: Picture,
         second: Picture,
         *,
-        steps: int | None = None,
-        target: int | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
+        steps: int | None = None,
     ) -> MorphAnswer:
         """Turn the pose of one image into that of another.
 
@@ -306,19 +306,19 @@ class ViewMethods:
         decoder draws. It is not known whether poses of training images lie on the way.
 
         Args:
-            first: the first image; see `image`.
-            second: the second image; see `image`.
-            steps: number of frames, both ends included; by default `9`.
+            first: The first image; see `image`.
+            second: The second image; see `image`.
+            steps: Number of frames, both ends included; by default `9`.
         """
 
     def neighbours(
         self,
         image: Picture,
         *,
-        count: int | None = None,
-        target: int | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
+        target: int | None = None,
+        count: int | None = None,
     ) -> NeighboursAnswer:
         """Find the training images of a class with the nearest poses.
 
@@ -328,5 +328,5 @@ class ViewMethods:
         prototype.
 
         Args:
-            count: number of training images, the nearest first; by default `6`.
+            count: Number of training images, the nearest first; by default `6`.
         """

@@ -170,7 +170,9 @@ async def reload_models(request: Request) -> ModelsAnswer:
             "no admin key is set: set CAPSNET_ADMIN_KEYS, or send SIGHUP to the supervisor"
         )
     if context.reload is None:
-        raise ReloadNotOffered("this process has no supervisor: restart it to load other bundles")
+        raise ReloadNotOffered(
+            "this process has no supervisor: restart it, or deploy it again, to load other bundles"
+        )
     await context.finish(context.reload())
     return summarise(context.engine, settings)
 

@@ -110,7 +110,7 @@ def _option(parameter: inspect.Parameter, kind: Any, method: Any) -> Option:
     if name == "model":
         return Model, None
     text, plain = describe(method, name), _plain(kind)
-    option = typer.Option(help=text[0].upper() + text[1:])
+    option = typer.Option(help=text)
     is_required = parameter.default is REQUIRED
     return Annotated[plain if is_required else plain | None, option], parameter.default
 

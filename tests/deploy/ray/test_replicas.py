@@ -28,7 +28,8 @@ from tests.e2e.conftest import data_dir
 from tests.e2e.workers import wait_for
 from tests.pictures import as_png
 from tests.processes import PATIENCE_S, SOURCE, free_port, running, wait_until_ok
-from tools.examples import ADMIN_KEY, call, operations
+from tools.client import operations
+from tools.examples import ADMIN_KEY, call
 from training.data.datasets import DATASETS, load
 
 __all__ = ["data_dir"]
@@ -110,7 +111,7 @@ def test_a_reload_is_a_deployment(ray: tuple[subprocess.Popen[bytes], httpx.Clie
     """The answer says so."""
     answer = ray[1].post("/models/reload", headers={"X-API-Key": ADMIN_KEY})
     assert 409 == answer.status_code
-    assert "deploy the application again" in answer.json()["detail"]
+    assert "deploy it again" in answer.json()["detail"]
 
 
 def test_sigterm_drains(ray: tuple[subprocess.Popen[bytes], httpx.Client]) -> None:
