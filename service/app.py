@@ -19,9 +19,8 @@ from starlette.types import ASGIApp
 
 from service import VERSION
 from service.admission import Admission
-from service.api.routes import TAGS, api_routes, max_view_cost
+from service.api.routes import TAGS, api_routes, max_view_rows
 from service.api.v2.http import TENSOR_HEADER, v2_routes
-from service.errors import Unavailable
 from service.http.keys import KEY_HEADER, Access
 from service.http.middleware import REQUEST_ID, Middleware
 from service.http.openapi import complete
@@ -69,13 +68,13 @@ class Context:
 
     Args:
         settings: of this process.
-        max_cost: the rows of the most expensive request.
+        max_rows: of the largest request.
         count_workers: gives the number of workers in each state, for the metrics.
     """
 
     settings: Settings
     _: KW_ONLY
-    max_cost: int = 0
+    max_rows: int = 0
     count_workers: Callable[[], Mapping[str, int]] | None = None
     load: Callable[[], Awaitable[Engine]] | None = None
     """Loads the engine."""
@@ -101,17 +100,17 @@ class Context:
         settings = self.settings
         self.admission = Admission(
             settings.max_waiting_bytes,
-            max(settings.max_waiting_rows, self.max_cost),
-            rows_per_s=settings.rate_limit_per_key,
-            burst_rows=settings.rate_burst_per_key,
+            max(settings.max_waiting_rows, self.max_rows),
+            cost_per_s=settings.rate_limit_per_key,
+            burst_cost=settings.rate_burst_per_key,
         )
-        self.metrics = Metrics(lambda: self.admission.waiting_rows, self.count_workers)
+        self.metrics = Metrics(lambda: self.admission.waiting_cost, self.count_workers)
         self.pictures = PictureDecoder(max_pixels=settings.max_pixels, processes=2)
         self.drawing = drawing_pool()
         self.slow = SlowThread()
 
     async def finish(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for work that goes on if the caller leaves. An error that nobody sees is logged."""
+        """Wait for work that goes on if the client leaves. An error that nobody sees is logged."""
         task = asyncio.ensure_future(work)
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
@@ -120,17 +119,6 @@ class Context:
         except asyncio.CancelledError:
             task.add_done_callback(_log_failure)
             raise
-
-    @property
-    def engine(self) -> Engine:
-        """The engine that computes requests.
-
-        Raises:
-            Unavailable: it is not loaded.
-        """
-        if self.loaded is None:
-            raise Unavailable(self.failure or "the service is starting", retry_after_s=1)
-        return self.loaded
 
     @property
     def can_answer(self) -> bool:
@@ -214,7 +202,7 @@ def create_app(
     serve_grpc = _grpc(settings)
     context = Context(
         settings,
-        max_cost=max_view_cost(settings.max_pictures),
+        max_rows=max_view_rows(settings.max_pictures),
         count_workers=count_workers,
         load=load,
         reload=reload,

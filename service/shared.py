@@ -1,6 +1,6 @@
 """Callers take turns at what they share, such as a thread.
 
-A *caller* is the key or the address of a client. At a bound, the caller that holds most gives way.
+At a bound, the caller that holds most gives way: see `service.admission`.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class SlowThread:
         self._executor = ThreadPoolExecutor(1, "slow")
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function, unless the caller is cancelled before its turn.
+        """Run a function, unless this is cancelled before its turn.
 
         Raises:
             Busy: too many wait, and this caller has most of them.

@@ -81,12 +81,29 @@ def view_route(view: AnyView, max_pictures: int, **options: Any) -> Route:
         "POST",
         f"/{view.name}",
         _handler(view),
-        max_cost=view.max_cost(max_pictures),
+        max_rows=view.max_cost(max_pictures),
         problems=(*(BODY_PROBLEMS if view.body else IMAGE_PROBLEMS), *lacking),
         tags=[view.tag],
         openapi={**body, **needs},
         **options,
     )
+
+
+def _query_type(view: AnyView) -> type[ModelQuery]:
+    """The query string's parameters: those of the view that its body has not, and the model."""
+    name, fields = view.query.__name__, dict[str, Any]()
+    if view.of_pairs:
+        text = "A bundle for overlapping digits."
+        fields["model"] = (str | None, Field(None, description=text))
+    if view.body is None:
+        kind: type[ModelQuery] = create_model(name, __base__=(view.query, ModelQuery), **fields)
+    else:
+        for parameter, field in view.query.model_fields.items():
+            if parameter not in view.body.model_fields:
+                fields[parameter] = (field.annotation, field)
+        kind = create_model(name, __base__=ModelQuery, **fields)
+    kind.view_query = view.query
+    return kind
 
 
 def _handler(view: AnyView) -> Handler:
@@ -99,7 +116,7 @@ def _handler(view: AnyView) -> Handler:
             asked = asked.model_copy(update=await _read_body(view, request))
         manifest = _find_manifest(view, request, query.model)
         asked.check(manifest)
-        pictures, files = await _admit_and_decode(view, asked, manifest, request)
+        pictures, files = await _read_admit_and_decode(view, asked, manifest, request)
         large = view.is_large(files)
         answer = await view.ask(request.net(manifest), asked, *pictures)
         if not view.draw:
@@ -118,23 +135,6 @@ def _handler(view: AnyView) -> Handler:
         "return": answer_type[view.answer],
     }
     return handler
-
-
-def _query_type(view: AnyView) -> type[ModelQuery]:
-    """The query string's parameters: those of the view that its body has not, and the model."""
-    name, fields = view.query.__name__, dict[str, Any]()
-    if view.of_pairs:
-        text = "A bundle for overlapping digits."
-        fields["model"] = (str | None, Field(None, description=text))
-    if view.body is None:
-        kind: type[ModelQuery] = create_model(name, __base__=(view.query, ModelQuery), **fields)
-    else:
-        for parameter, field in view.query.model_fields.items():
-            if parameter not in view.body.model_fields:
-                fields[parameter] = (field.annotation, field)
-        kind = create_model(name, __base__=ModelQuery, **fields)
-    kind.view_query = view.query
-    return kind
 
 
 async def _read_body(view: AnyView, request: Request) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _find_manifest(view: AnyView, request: Request, model: str | None) -> Manife
     return manifest
 
 
-async def _admit_and_decode(
+async def _read_admit_and_decode(
     view: AnyView, asked: ViewQuery, manifest: Manifest, request: Request
 ) -> tuple[list[Prepared | Problem], int]:
     """Read as many pictures as the view takes, admit the request, and fit them.

@@ -82,7 +82,7 @@ def main() -> None:
 
 async def no_reload(app: FastAPI) -> ModelsAnswer:
     """The same bundles stay."""
-    return summarise(app.state.engine, app.state.settings)
+    return summarise(app.state.loaded, app.state.settings)
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ async def reload_models(request: Request) -> ModelsAnswer:
             "this process has no supervisor: restart it, or deploy it again, to load other bundles"
         )
     await context.finish(context.reload())
-    return summarise(context.engine, settings)
+    return summarise(request.engine, settings)
 
 
 def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:

@@ -41,7 +41,7 @@ async def livez(request: Request) -> Liveness:
 async def readyz(request: Request) -> Readiness:
     """Check that the service takes requests."""
     context = request.context
-    engine = context.engine
+    engine = request.engine
     if context.failure or context.draining:
         raise Unavailable(context.failure or "the service is draining", retry_after_s=1)
     models = sorted(engine.manifests)

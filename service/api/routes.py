@@ -50,8 +50,8 @@ RELOAD_PROBLEMS = [
 ]
 
 
-def max_view_cost(max_pictures: int) -> int:
-    """Return the rows of the most expensive request that a view accepts.
+def max_view_rows(max_pictures: int) -> int:
+    """Return the rows of the largest request that a view accepts.
 
     Args:
         max_pictures: of one request to `/classify`.
@@ -73,7 +73,7 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
     probe = partial(Route, "GET", needs_models=False, tags=["operations"])
     public_probe = partial(probe, permission="public", problems=[Unavailable])
     samples: Any = {"tags": ["sample images"]}
-    overlay: Any = {**samples, "max_cost": 2}
+    overlay: Any = {**samples, "max_rows": 2}
     return [
         *(view_route(view, max_pictures, dependencies=schemes) for view in VIEWS),
         get("/samples/{label}.png", show_sample, needs_models=False, **samples),

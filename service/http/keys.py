@@ -20,7 +20,7 @@ from service.errors import CrossSite, Forbidden, Unauthorized, UnknownHost
 from service.settings import Settings, SettingsError
 
 Permission = Literal["public", "key", "admin"]
-"""The callers of a route: anybody, clients with an API key, or clients with an admin key."""
+"""Who may ask a route: anybody, clients with an API key, or clients with an admin key."""
 KEY_HEADER = "X-API-Key"
 SECURITY_SCHEMES = [
     Security(HTTPBearer(auto_error=False, description="An API key.")),

@@ -235,7 +235,7 @@ class Body:
     Args:
         claim: counts what has arrived.
         settings: limit its size and the time for it to arrive.
-        receive: gives the next part.
+        next_message: the server's `receive`, which gives the next part.
         headers: of the request.
         extensions: of the request: see `ARRIVES_WHOLE`.
     """
@@ -244,7 +244,7 @@ class Body:
         self,
         claim: Claim,
         settings: Settings,
-        receive: Receive,
+        next_message: Receive,
         headers: Mapping[bytes, bytes],
         extensions: Container[str],
     ) -> None:
@@ -252,8 +252,8 @@ class Body:
         assert task is not None
         self._task, self._loop = task, task.get_loop()
         self._claim, self._settings = claim, settings
-        self._receive = receive
-        self._receive_first = self._receive_whole if ARRIVES_WHOLE in extensions else receive
+        self._next_message = next_message
+        self._arrives_whole = ARRIVES_WHOLE in extensions
         announced = headers.get(b"content-length", b"")
         # As few digits as any limit has: Python reads no number of thousands.
         self._announced = int(announced.lstrip(b"0")[:20] or 0) if announced.isdigit() else 0
@@ -264,44 +264,37 @@ class Body:
         self._abandoned = False
 
     async def receive(self) -> Message:
-        """The next part of the body.
+        """The app's `receive`: the next part of the body, or once it is complete, the client's end.
 
         Raises:
             TooLarge, UploadTimeout: it is over a limit of one body.
             Busy: it does not fit next to the others.
         """
-        self._check(self._announced)
-        message = await (self._receive() if self._is_complete else self._receive_in_time())
-        size = len(message.get("body", b""))
+        if self._is_complete:
+            return await self._next_message()
+        self._check_size(self._announced)
+        message = await self._next_part()
+        size, self._is_complete = len(message.get("body", b"")), not message.get("more_body")
         self._arrived += size
-        self._check(self._arrived)
-        self._claim.unfinished = bool(message.get("more_body"))
-        self._claim.hold(size)
-        if not (self._is_complete or self._claim.unfinished):
-            self._is_complete = True
+        self._check_size(self._arrived)
+        self._claim.hold(size, unfinished=not self._is_complete)
+        if self._is_complete:
             self._watching = self._loop.call_later(WATCH_AFTER_S, self._begin_watching)
         return message
 
-    def absorb_cancellation(self) -> bool:
-        """Undo the cancellation if the client's leaving caused it.
+    def _check_size(self, size: int) -> None:
+        if size > self._settings.max_body_bytes:
+            raise TooLarge(f"the request body exceeds {self._settings.max_body_bytes:,} bytes")
 
-        Returns:
-            True if only the client's leaving cancelled this task, which then goes on; else False.
-        """
-        return self._abandoned and not self._task.uncancel()
-
-    def stop_watching(self) -> None:
-        """Stop watching the client, because its answer begins or it gets none."""
-        if self._watching:
-            self._watching.cancel()
-            self._watching = None  # its traceback would hold this body until it is collected
-
-    async def _receive_in_time(self) -> Message:
+    async def _next_part(self) -> Message:
+        """The next part, in time and unless it is refused meanwhile."""
         claim = self._claim
         try:
             if not claim.refused:
                 async with asyncio.timeout_at(self._deadline) as claim.waiting:
-                    message = await self._receive_first()
+                    message = await (
+                        self._whole_message() if self._arrives_whole else self._next_message()
+                    )
         except TimeoutError as error:
             if not claim.refused:
                 limit_s = self._settings.upload_timeout_s
@@ -312,29 +305,40 @@ class Body:
             raise Busy(NO_ROOM, retry_after_s=1)
         return message
 
-    async def _receive_whole(self) -> Message:
-        receiving = asyncio.ensure_future(self._receive())
+    async def _whole_message(self) -> Message:
+        """All of a body that is seen only then. Meanwhile it counts as one of the largest size."""
+        receiving = asyncio.ensure_future(self._next_message())
         try:
             await asyncio.wait([receiving], timeout=MOMENT_S)
             if not receiving.done():
                 # Whole messages that never arrive leave half of the budget to bodies that do.
-                self._claim.unfinished = True
                 spare = self._settings.max_waiting_bytes // 2
-                self._claim.hold(self._settings.max_body_bytes, spare_bytes=spare)
+                size = self._settings.max_body_bytes
+                self._claim.hold(size, unfinished=True, spare_bytes=spare)
             return await receiving
         finally:
             receiving.cancel()
             self._claim.release_bytes()
 
-    def _check(self, size: int) -> None:
-        if size > self._settings.max_body_bytes:
-            raise TooLarge(f"the request body exceeds {self._settings.max_body_bytes:,} bytes")
-
     def _begin_watching(self) -> None:
         self._watching = self._loop.create_task(self._watch())
 
     async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+        while (await self._next_message())["type"] != "http.disconnect":
             pass
         self._abandoned = True
         self._task.cancel()
+
+    def stop_watching(self) -> None:
+        """Stop watching the client, because its answer begins or it gets none."""
+        if self._watching:
+            self._watching.cancel()
+            self._watching = None  # its traceback would hold this body until it is collected
+
+    def absorb_cancellation(self) -> bool:
+        """Undo the cancellation if the client's leaving caused it.
+
+        Returns:
+            True if only the client's leaving cancelled this task, which then goes on; else False.
+        """
+        return self._abandoned and not self._task.uncancel()

@@ -56,12 +56,14 @@ class Http1(HttpToolsProtocol):
     more ends the connection then. One that is read is timed by `service.http.middleware.Body`. An
     answer that its client does not take in the same time ends the connection.
 
-    Bytes that are no valid request are refused once the earlier requests are answered. What the app
-    sends is awaited until the client has taken it. `X-Forwarded-For` is dropped unless it holds
-    addresses.
+    Bytes that are no valid request are refused once the earlier requests are answered.
+    `X-Forwarded-For` is dropped unless it holds addresses.
 
     What a connection holds is counted by its address. A new one is always accepted, and may end
     another that waits for a request: see `Connections`.
+
+    Methods stand in a request's order. The parser, which `_feed` calls, calls `on_...`; uvicorn's
+    `on_headers_complete` calls `_start_asgi_task`.
 
     Args:
         admission: counts bytes.
@@ -82,13 +84,11 @@ class Http1(HttpToolsProtocol):
         self._claim: Claim
         self._upload_timeout_s = upload_timeout_s
         self._timer: asyncio.TimerHandle | None = None
-        """Runs until a request is complete."""
-        self._write_timer: asyncio.TimerHandle | None = None
-        """Runs while a long answer is not taken."""
+        """Ends the wait for a request, or for a client to take a long answer."""
         self._head_is_complete = True
         """Whether no head is being read."""
-        self._message_is_complete = True
-        """Whether no request is arriving."""
+        self._message_is_complete = False
+        """Whether no more of a request is awaited."""
         self._pending_bytes = 0
         """Bytes parsed since the last complete head, body part or message."""
         self._head_bytes = 0
@@ -108,21 +108,9 @@ class Http1(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request."""
         super().connection_made(transport)
-        self._start_timer()
+        self._restart_timer()
         self._claim = self._admission.claim(self.address, IDLE_BYTES)
         self._connections.open(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing."""
-        self._stop_timer()
-        self._stop_write_timer()
-        self._unset_keepalive_if_required()
-        self.pipeline.clear()
-        self._unparsed = b""
-        self._claim.release()
-        self._connections.close(self)
-        self._give_up()
-        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes. While requests wait for their turn, read no more."""
@@ -144,29 +132,7 @@ class Http1(HttpToolsProtocol):
                 self._refuse(431, _LONG_HEAD)
         self._unparsed = b"" if self._refusal else bytes(rest)
         if not (self._message_is_complete or self._refusal or self._timer):
-            self._start_timer()
-
-    def _count(self) -> None:
-        """Count what this connection holds, and whether another one may take its place."""
-        if self.transport.is_closing():
-            return
-        answered = self._running
-        works = bool(answered and not (answered.response_complete or answered.more_body))
-        self._connections.update(self, rests=not works)
-        unsent = self.transport.get_write_buffer_size()
-        held = len(self._unparsed) + self._pending_bytes + self._head_bytes + unsent
-        try:
-            self._claim.resize(IDLE_BYTES + max(0, held - SHORT_BYTES))
-        except Busy:
-            if works or unsent:
-                self.drop()
-            else:
-                self._refuse(503, "too many bytes of requests in memory")
-
-    def drop(self) -> None:
-        """End the connection without an answer, in favour of others."""
-        self._give_up()
-        self.transport.abort()
+            self._restart_timer()
 
     def _feed(self, data: bytes | memoryview) -> None:
         try:
@@ -183,27 +149,6 @@ class Http1(HttpToolsProtocol):
             data = self._head() + data[stop.args[0] :]
             self.parser = httptools.HttpRequestParser(self)
             self._feed(data)
-
-    def shutdown(self) -> None:
-        """Close the connection. A first request that is on its way gets a moment to arrive."""
-        if self._timer:
-            self.loop.call_later(_MOMENT_S, super().shutdown)
-        else:
-            super().shutdown()
-
-    def pause_writing(self) -> None:
-        """Limit the time that the client may take to read its answer."""
-        super().pause_writing()
-        self._start_write_timer()
-
-    def resume_writing(self) -> None:
-        """Go on, because the client has read its answer.
-
-        The end of a last answer keeps its limit.
-        """
-        super().resume_writing()
-        if not self.transport.is_closing():
-            self._stop_write_timer()
 
     def on_message_begin(self) -> None:
         """Begin to read a head."""
@@ -245,6 +190,12 @@ class Http1(HttpToolsProtocol):
         else:
             super().on_headers_complete()
 
+    def _head(self) -> bytes:
+        """The head that was parsed, without the upgrade."""
+        lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
+
     def on_body(self, body: bytes) -> None:
         """Pass on a part of a body."""
         self._pending_bytes = 0
@@ -256,26 +207,12 @@ class Http1(HttpToolsProtocol):
         self._pending_bytes = 0
         if not self._refusal and not self.parser.should_upgrade():
             self._message_is_complete = True
-            self._stop_timer()
+            self._restart_timer()
             super().on_message_complete()
 
-    def on_response_complete(self) -> None:
-        """Begin the next request, or end the connection after the last."""
-        if self._refusal and self.pipeline and self.pipeline[0][0].more_body:
-            self.pipeline.popleft()  # the newest, whose body cannot be read
-        last = not self.pipeline
-        if last:
-            self._head_bytes = 0
-        super().on_response_complete()
-        self.loop.call_soon(self._count)  # once the end of the answer is sent
-        if self._refusal and last:
-            self._close(self._refusal)
-        elif self.transport.is_closing():
-            self._start_write_timer()
-        elif self._unparsed:
-            self._parse()
-
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Run the app. What it sends is awaited until the client has taken it."""
+
         async def run(scope: Any, receive: Any, send: Any) -> None:
             async def send_and_wait(message: Any) -> None:
                 await send(message)
@@ -289,42 +226,78 @@ class Http1(HttpToolsProtocol):
         self._running = cycle
         super()._start_asgi_task(cycle, run)
 
-    def timeout_keep_alive_handler(self) -> None:
-        """End an idle connection, even if its last answer was not taken."""
-        self.transport.abort()
+    def on_response_complete(self) -> None:
+        """Begin the next request, or end the connection after the last."""
+        if self._refusal and self.pipeline and self.pipeline[0][0].more_body:
+            self.pipeline.popleft()  # the newest, whose body cannot be read
+        last = not self.pipeline
+        if last:
+            self._head_bytes = 0
+        super().on_response_complete()
+        self.loop.call_soon(self._count)  # once the end of the answer is sent
+        if self._refusal and last:
+            self._close(self._refusal)
+        elif self.transport.is_closing():
+            self._restart_timer()
+        elif self._unparsed:
+            self._parse()
 
-    def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(self._upload_timeout_s, self._expire)
+    def pause_writing(self) -> None:
+        """Limit the time that the client may take to read its answer."""
+        super().pause_writing()
+        self._restart_timer()
+
+    def resume_writing(self) -> None:
+        """Go on, because the client has read its answer.
+
+        The end of a last answer keeps its limit.
+        """
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._restart_timer()
+
+    def _count(self) -> None:
+        """Count what this connection holds, and whether another one may take its place."""
+        if self.transport.is_closing():
+            return
+        answered = self._running
+        works = bool(answered and not (answered.response_complete or answered.more_body))
+        self._connections.update(self, rests=not works)
+        unsent = self.transport.get_write_buffer_size()
+        held = len(self._unparsed) + self._pending_bytes + self._head_bytes + unsent
+        try:
+            self._claim.resize(IDLE_BYTES + max(0, held - SHORT_BYTES))
+        except Busy:
+            if works or unsent:
+                self.drop()
+            else:
+                self._refuse(503, "too many bytes of requests in memory")
+
+    def _restart_timer(self) -> None:
+        """Limit how long the client may take: to read an answer or, if none waits, to send more."""
+        self._stop_timer()
+        if self.transport.is_closing() or self.flow.write_paused:
+            self._timer = self.loop.call_later(self._upload_timeout_s, self.transport.abort)
+        elif not self._message_is_complete:
+            self._timer = self.loop.call_later(self._upload_timeout_s, self._expire)
 
     def _stop_timer(self) -> None:
         if self._timer:
             self._timer.cancel()
             self._timer = None
 
-    def _start_write_timer(self) -> None:
-        if self._write_timer is None:
-            limit_s = self._upload_timeout_s
-            self._write_timer = self.loop.call_later(limit_s, self.transport.abort)
-
-    def _stop_write_timer(self) -> None:
-        if self._write_timer:
-            self._write_timer.cancel()
-            self._write_timer = None
-
     def _expire(self) -> None:
         """End a connection on which nothing is being answered."""
         if self.cycle and not self.cycle.response_complete:
-            self._start_timer()
+            self._restart_timer()
         elif not self._head_is_complete:
             self._refuse(408, "the head of the request did not arrive in time")
         else:
             self._close(b"")
 
-    def _head(self) -> bytes:
-        """The head that was parsed, without the upgrade."""
-        lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
-        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
-        return b"\r\n".join([*lines, b"", b""])
+    def timeout_keep_alive_handler(self) -> None:
+        """End an idle connection, even if its last answer was not taken."""
+        self.transport.abort()
 
     def _refuse(self, status: int, reason: str) -> None:
         """Read no more, and end the connection when the requests before this were answered.
@@ -334,7 +307,8 @@ class Http1(HttpToolsProtocol):
         if self._refusal:
             return
         log.info("refused: %s", reason)
-        self._stop_timer()
+        self._message_is_complete = True
+        self._restart_timer()
         head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(reason)
         end = b"connection: close\r\n\r\n" + reason.encode()
         head += b"retry-after: 1\r\n" if status == 503 else b""
@@ -346,19 +320,42 @@ class Http1(HttpToolsProtocol):
         answered = newest and newest.more_body and newest.response_started
         self._close(b"" if answered else self._refusal)
 
-    def _give_up(self) -> None:
-        """Let the app know that nobody waits for its answer any more."""
-        if self._running:
-            self._running.disconnected = True
-            self._running.message_event.set()
-
     def _close(self, answer: bytes) -> None:
         """End the connection, perhaps with a last answer."""
         if answer and not self.transport.is_closing():
             self._give_up()
             self.transport.write(answer)
         self.transport.close()
-        self._start_write_timer()
+        self._restart_timer()
+
+    def drop(self) -> None:
+        """End the connection without an answer, in favour of others."""
+        self._give_up()
+        self.transport.abort()
+
+    def _give_up(self) -> None:
+        """Let the app know that nobody waits for its answer any more."""
+        if self._running:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
+    def shutdown(self) -> None:
+        """Close the connection. A first request that is on its way gets a moment to arrive."""
+        if not self._message_is_complete:
+            self.loop.call_later(_MOMENT_S, super().shutdown)
+        else:
+            super().shutdown()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing."""
+        self._stop_timer()
+        self._unset_keepalive_if_required()
+        self.pipeline.clear()
+        self._unparsed = b""
+        self._claim.release()
+        self._connections.close(self)
+        self._give_up()
+        super().connection_lost(exc)
 
 
 def _are_addresses(value: bytes) -> bool:

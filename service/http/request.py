@@ -28,6 +28,7 @@ from service.errors import (
     MalformedRequest,
     Problem,
     TooLarge,
+    Unavailable,
     UnknownModel,
     UnsupportedFormat,
     unwrap,
@@ -54,22 +55,31 @@ class Request(fastapi.Request):
         scope: ASGI's, and so are the next two.
         receive: gives the body.
         send: takes the answer.
-        max_cost: the most rows that a request to this route may cost.
+        max_rows: that a request to this route may have.
     """
 
-    engine: Engine
-    """What computes it, whatever is loaded meanwhile; set only where the route has `needs_models`.
-    """
     media_type = ""
     """The media type of the answer, negotiated from `Accept`, on routes that negotiate."""
     timeout: asyncio.Timeout | None = None
     """Ends the handling of the request at its deadline."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, max_cost: int = 0) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, max_rows: int = 0) -> None:
         super().__init__(scope, receive, send)
         self.context: Context = scope["app"].state
         self.claim: Claim = scope["state"]["claim"]
-        self._max_cost = max_cost
+        self._max_rows = max_rows
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What computes it, whatever is loaded meanwhile.
+
+        Raises:
+            Unavailable: nothing is loaded yet.
+        """
+        if self.context.loaded is None:
+            reason = self.context.failure or "the service is starting"
+            raise Unavailable(reason, retry_after_s=1)
+        return self.context.loaded
 
     @cached_property
     def limit_s(self) -> float:
@@ -88,6 +98,23 @@ class Request(fastapi.Request):
             raise InvalidParameter(text, parameter=TIMEOUT_HEADER)
         return min(wanted_s, longest_s)
 
+    def manifest(self, model: str | None, *, needs: Offer | None = None) -> Manifest:
+        """The manifest of a loaded bundle, or of the default one.
+
+        Raises:
+            UnknownModel: it is not loaded.
+            NotOffered: its network cannot do what is needed.
+        """
+        manifests = self.engine.manifests
+        name = model or self.engine.default_model(self.context.settings.default_model)
+        if name not in manifests:
+            near = get_close_matches(name, manifests, 1)
+            hint = "".join(f". Did you mean {known!r}?" for known in near)
+            loaded = ", ".join(sorted(manifests))
+            raise UnknownModel(f"{name!r} is not loaded; loaded: {loaded}{hint}", parameter="model")
+        require(manifests[name], needs)
+        return manifests[name]
+
     async def body(self) -> bytes:
         """Read the whole body from `middleware.Body.receive`, once: it is not kept.
 
@@ -105,7 +132,9 @@ class Request(fastapi.Request):
             self.timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
 
     def admit(self, rows: int, *, files: int = 0, price: int = 1, image_price: int = 1) -> None:
-        """Admit the request with the price of its rows, before files are decoded.
+        """Admit the request at the cost of its rows, before files are decoded.
+
+        `Route.handle` gives back what is not computed.
 
         Args:
             rows: of the request.
@@ -115,29 +144,12 @@ class Request(fastapi.Request):
 
         Raises:
             Busy, RateLimited, TooLate: see `Claim.admit`.
-            ValueError: the route declares less, by which the limit of admission is chosen.
+            ValueError: the route declares fewer, by which the limit of admission is chosen.
         """
-        if rows > self._max_cost:
-            raise ValueError(f"the route declares at most {self._max_cost} rows, not {rows}")
+        if rows > self._max_rows:
+            raise ValueError(f"the route declares at most {self._max_rows} rows, not {rows}")
         self.claim.image_price = image_price
         self.claim.admit(rows * price * image_price, files=files)
-
-    def manifest(self, model: str | None, *, needs: Offer | None = None) -> Manifest:
-        """The manifest of a loaded bundle, or of the default one.
-
-        Raises:
-            UnknownModel: it is not loaded.
-            NotOffered: its network cannot do what is needed.
-        """
-        manifests = self.engine.manifests
-        name = model or self.engine.default_model(self.context.settings.default_model)
-        if name not in manifests:
-            near = get_close_matches(name, manifests, 1)
-            hint = "".join(f". Did you mean {known!r}?" for known in near)
-            loaded = ", ".join(sorted(manifests))
-            raise UnknownModel(f"{name!r} is not loaded; loaded: {loaded}{hint}", parameter="model")
-        require(manifests[name], needs)
-        return manifests[name]
 
     def net(self, manifest: Manifest) -> ServedNet:
         """The network of a manifest, for this request's rows."""

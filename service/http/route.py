@@ -92,8 +92,8 @@ class Router:
         route, child_scope, allowed = self._find(scope)
         scope["route"] = route
         permission: Permission | None = getattr(route, "permission", None) if route else "key"
-        if key := self.access.check(scope, permission):
-            scope["state"]["claim"].caller = key
+        if api_key := self.access.check(scope, permission):
+            scope["state"]["claim"].caller = api_key
         if route is None:
             raise NotFound("no such route")
         if allowed:
@@ -129,7 +129,7 @@ class Route(APIRoute):
         path: its template.
         handler: what answers.
         permission: who may call it, where keys are set.
-        max_cost: the rows of the most expensive request.
+        max_rows: of the largest request.
         problems: what the handler raises.
         needs_models: whether the handler uses `request.engine`. Such a route answers 503 until
             the bundles are loaded, and 504 if its answer is not ready by the deadline; sending the
@@ -146,7 +146,7 @@ class Route(APIRoute):
         handler: Handler,
         *,
         permission: Permission = "key",
-        max_cost: int = 0,
+        max_rows: int = 0,
         problems: Iterable[type[Problem]] = (),
         needs_models: bool = True,
         fixed: bool = False,
@@ -155,7 +155,7 @@ class Route(APIRoute):
     ) -> None:
         self.permission = permission
         self._limited = permission == "key" and path not in PROBES
-        self._max_cost = max_cost
+        self._max_rows = max_rows
         self._needs_models, self._is_fixed = needs_models, fixed
         self._handler = handler
         hints = get_type_hints(handler, include_extras=True)
@@ -208,22 +208,25 @@ class Route(APIRoute):
             RateLimited: the client has asked for too many rows.
             TooLate: it takes longer than it may.
         """
-        request = Request(scope, receive, send, max_cost=self._max_cost)
-        request.claim.pays = self._limited
-        request.claim.charge()
-        if not self._needs_models:
-            response = await self._respond(request)
-        else:
-            limit_s = request.limit_s
-            request.engine = request.context.engine
-            try:
-                async with asyncio.timeout(None) as request.timeout:
-                    if scope["method"] == "GET":  # else `Request.body` starts it
-                        request.start_deadline()
-                    response = await self._respond(request)
-            except TimeoutError as error:
-                raise TooLate(f"no answer within {limit_s:g} s") from error
+        request = Request(scope, receive, send, max_rows=self._max_rows)
+        if self._limited:
+            request.claim.charge()
+        try:
+            respond = self._respond_in_time if self._needs_models else self._respond
+            response = await respond(request)
+        finally:
+            request.claim.release_rows()  # that `Request.admit` took, and that were not computed
         await response(scope, receive, send)
+
+    async def _respond_in_time(self, request: Request) -> Response:
+        limit_s, _ = request.limit_s, request.engine  # either is a reason to refuse the request
+        try:
+            async with asyncio.timeout(None) as request.timeout:
+                if request.method == "GET":  # else `Request.body` starts it
+                    request.start_deadline()
+                return await self._respond(request)
+        except TimeoutError as error:
+            raise TooLate(f"no answer within {limit_s:g} s") from error
 
     async def _respond(self, request: Request) -> Response:
         query = (_read(self._query, request),) if self._query else ()
@@ -232,13 +235,13 @@ class Route(APIRoute):
         if self._media_types:
             accept = ", ".join(request.headers.getlist("accept"))
             request.media_type = choose_media_type(accept, self._media_types)
-        key = (self.path, *query)
-        if self._is_fixed and (known := request.engine.answers.get(key)):
+        asked = (self.path, *query)
+        if self._is_fixed and (known := request.engine.answers.get(asked)):
             return Response(known, media_type=JSON)
         answer = await self._handler(request, *query)
         response = await _render(answer, request.media_type, request.context)
         if self._is_fixed:
-            request.engine.answers[key] = bytes(response.body)
+            request.engine.answers[asked] = bytes(response.body)
         return response
 
 

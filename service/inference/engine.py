@@ -21,7 +21,7 @@ from model.outputs import Encoding, Graph, Trace
 from model.preprocess import Floats
 from model.runtime import Array, DeviceLostError, Runtime
 from model.runtime.cpu import PROVIDER as CPU_PROVIDER
-from service.admission import TURN_ROWS, Claim, row_prices
+from service.admission import TURN_COST, Claim, row_prices
 from service.errors import Problem, unwrap
 from service.inference.batcher import Batcher, BatcherLost, OnBatch, Queue
 from service.shared import SlowThread
@@ -76,7 +76,7 @@ class Engine:
         """
         results: list[Row | Exception] = []
         price = self.price(model, graph) * claim.image_price
-        turn_rows = max(1, TURN_ROWS // price)
+        turn_rows = max(1, TURN_COST // price)
         for start in range(0, len(rows), turn_rows):
             turn, began = rows[start : start + turn_rows], time.monotonic()
             try:

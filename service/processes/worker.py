@@ -229,7 +229,8 @@ class Worker:
 
         Requests that run keep the engine that they have, which ends with the last of them.
         """
-        old = self._context.engine
+        old = self._context.loaded
+        assert old
         loop = asyncio.get_running_loop()
         retire = partial(loop.call_soon_threadsafe, _retire, loop, old.batcher)
         weakref.finalize(old, retire).atexit = False

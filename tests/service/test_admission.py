@@ -21,7 +21,7 @@ def clock() -> Clock:
 @pytest.fixture
 def admission(clock: Clock) -> Admission:
     """Four rows may wait; each caller has two rows a second, four at once."""
-    return Admission(1_000, 4, rows_per_s=2, burst_rows=BURST, clock=clock)
+    return Admission(1_000, 4, cost_per_s=2, burst_cost=BURST, clock=clock)
 
 
 def claimed(admission: Admission, cost: int, *, deadline: float = math.inf) -> Claim:
@@ -37,16 +37,17 @@ def test_rows_wait_until_they_are_computed_or_given_back(
     admission: Admission, computed: int
 ) -> None:
     """Up to the limit; surplus rows free no places of others."""
-    with claimed(admission, 3) as claim:
-        with pytest.raises(Busy):
-            claimed(admission, 2)
-        other = claimed(admission, 1)
-        claim.record_computed(computed, 1.0)
-        assert 4 - min(3, computed) == admission.waiting_rows
-    assert 1 == admission.waiting_rows
-    other.release()
-    claimed(admission, 10**9).release()
-    assert 0 == admission.waiting_rows
+    claim = claimed(admission, 3)
+    with pytest.raises(Busy):
+        claimed(admission, 2)
+    other = claimed(admission, 1)
+    claim.record_computed(computed, 1.0)
+    assert 4 - min(3, computed) == admission.waiting_cost
+    claim.release_rows()
+    assert 1 == admission.waiting_cost
+    other.release_rows()
+    claimed(admission, 10**9).release_rows()
+    assert 0 == admission.waiting_cost
 
 
 @pytest.mark.parametrize(
@@ -63,14 +64,14 @@ def test_a_request_that_would_be_late_is_refused_at_once(
     else:
         with pytest.raises(error):
             claimed(admission, 1, deadline=clock.now + left_s)
-    assert (4 if error is None else 3) == admission.waiting_rows
+    assert (4 if error is None else 3) == admission.waiting_cost
 
 
 def test_callers_that_were_silent_longest_are_forgotten(admission: Admission) -> None:
     """Memory is bounded, whatever the number of addresses."""
-    admission.spend("first", 100)
+    admission.claim("first").charge(100)
     for number in range(MAX_CALLERS):
-        admission.spend(number, 100)
-    admission.spend("first", 1)
+        admission.claim(str(number)).charge(100)
+    admission.claim("first").charge()
     with pytest.raises(RateLimited):
-        admission.spend(MAX_CALLERS - 1, 1)
+        admission.claim(str(MAX_CALLERS - 1)).charge()

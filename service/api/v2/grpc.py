@@ -264,11 +264,11 @@ def _scope(context: Any, path: str) -> Scope:
     }
 
 
-def grpc_routes(max_cost: int) -> list[Route]:
-    """Make a route for each method. `max_cost` is the most that an inference may cost."""
+def grpc_routes(max_rows: int) -> list[Route]:
+    """Make a route for each method. `max_rows` are those of the largest inference."""
     public = {"needs_models": False, "permission": "public"}
     own: dict[str, dict[str, Any]] = {
-        "ModelInfer": {"max_cost": max_cost},
+        "ModelInfer": {"max_rows": max_rows},
         "ServerMetadata": {"needs_models": False},
         **dict.fromkeys(_PUBLIC, public),
     }

@@ -99,12 +99,12 @@ def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
             takes MAX_POSES poses all the same.
         grpc: whether there is a port for it.
     """
-    max_cost = max(2 * max_pictures, MAX_POSES)
+    max_rows = max(2 * max_pictures, MAX_POSES)
     get = partial(Route, "GET", include_in_schema=False)
     plain = partial(get, needs_models=False)
     infer_path = "/v2/models/{name}/infer"
     routes = [
-        Route("POST", infer_path, infer, max_cost=max_cost, include_in_schema=False),
+        Route("POST", infer_path, infer, max_rows=max_rows, include_in_schema=False),
         get("/v2/models/{name}", describe_model, fixed=True),
         get("/v2/models/{name}/ready", check_model),
         plain("/v2/health/live", live, permission="public"),
@@ -114,7 +114,7 @@ def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
     if grpc:
         from service.api.v2.grpc import grpc_routes  # noqa: PLC0415  an extra
 
-        routes += grpc_routes(max_cost)
+        routes += grpc_routes(max_rows)
     return routes
 
 

@@ -116,7 +116,7 @@ def test_a_full_queue_of_drawings_is_answered_with_429(
     assert 1 <= int(refused.headers["Retry-After"])
     assert 200 == answered.status_code
     assert 200 == draw(client, path, digits[7]).status_code
-    assert 0 == client.app.state.admission.waiting_rows  # type: ignore[attr-defined]
+    assert 0 == client.app.state.admission.waiting_cost  # type: ignore[attr-defined]
 
 
 def test_a_drawing_that_is_late_is_given_up(client: TestClient, digits: list[bytes]) -> None:

@@ -53,7 +53,7 @@ def client(settings: Settings, four_rows: None) -> Iterator[Served]:
 
 def test_drawing_with_a_large_network_costs_a_key_more(client: Served) -> None:
     """One request is taken, and its rows are owed: a sweep's 176 poses cost several rows each."""
-    engine = client.app.state.engine
+    engine = client.app.state.loaded
     assert 1 == engine.price(FAST, "decode") < engine.price(SLOW, "decode")
     owed = {}
     for model in (FAST, SLOW):
@@ -69,12 +69,12 @@ def test_drawing_with_a_large_network_costs_a_key_more(client: Served) -> None:
 def test_a_request_beyond_the_queue_is_computed_alone(settings: Settings) -> None:
     """It takes the whole queue, whose limit holds the rows of any view at the least price."""
     with serve(settings, max_waiting_rows=1, max_pictures=1, rate_limit_per_key=0) as client:
-        admission, engine = client.app.state.admission, client.app.state.engine
-        assert 176 * engine.price(SLOW, "decode") > admission.limit_rows
+        admission, engine = client.app.state.admission, client.app.state.loaded
+        assert 176 * engine.price(SLOW, "decode") > admission.limit_cost
         files = {"file": PICTURE}
         swept = client.post(f"/sweep?model={SLOW}", files=files)
         assert 200 == swept.status_code, swept.text
-        assert 0 == admission.waiting_rows
+        assert 0 == admission.waiting_cost
 
 
 def test_images_of_more_pixels_cost_a_key_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,8 +143,8 @@ def test_a_drawing_is_charged_for_the_time_that_it_takes(settings: Settings) -> 
 def test_a_full_queue_costs_nothing(settings: Settings) -> None:
     """What the service refuses by itself leaves the caller the row that it has not computed."""
     with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=3) as client:
-        client.app.state.admission.waiting_rows = settings.max_waiting_rows
+        client.app.state.admission.waiting_cost = settings.max_waiting_rows
         body = {"images": [base64.b64encode(SEVEN).decode()] * 3}
         assert 429 == client.post("/classify", json=body).status_code
-        client.app.state.admission.waiting_rows = 0
+        client.app.state.admission.waiting_cost = 0
         assert 200 == client.post("/classify", json=body).status_code
