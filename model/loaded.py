@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
-from pydantic import ValidationError
 from typing_extensions import TypeIs
 
 from model.bundle import Bundle, Manifest
@@ -33,7 +31,7 @@ from model.preprocess import (
 from model.runtime import Device, Runtime
 from model.views.methods import ViewMethods
 from model.views.net import require, run
-from model.views.view import A, PictureQuery, Q, View, describe_fault
+from model.views.view import A, PictureQuery, Q, View, read_query
 
 if TYPE_CHECKING:
     from model.views.classify import FailedPrediction, PredictionAnswer
@@ -176,17 +174,14 @@ class LoadedBundle(ViewMethods):
                 the problem in place of the picture's result.
         """
         net = LocalNet(self.runtime)
-        manifest, query = net.manifest, _read(view.query, parameters)
+        manifest, query = net.manifest, read_query(view.query, parameters)
         require(manifest, view.needs)
         if view.of_pairs and not manifest.of_pairs:
             detail = f"{manifest.name!r} was not trained on overlapping digits"
             raise InvalidParameter(detail, parameter="model")
         query.check(manifest)
         fitted = [_fit(manifest, picture, query) for picture in pictures]
-        answer = run(view.ask(net, query, *(map(unwrap, fitted) if alone else fitted)))
-        if view.draw:
-            answer.drawn_by(partial(_draw, view, answer, query, manifest))
-        return answer
+        return run(view.ask(net, query, *(map(unwrap, fitted) if alone else fitted)))
 
     def _classify(
         self, images: Picture | Iterable[Picture], parameters: Mapping[str, object]
@@ -221,14 +216,6 @@ class LoadedBundle(ViewMethods):
                 f"images lie in [0, 1], these from {numbers.min():g} to {numbers.max():g}; {hint}"
             )
         return numbers.astype(np.float32, copy=False)
-
-
-def _read(kind: type[Q], parameters: Mapping[str, object]) -> Q:
-    given = {name: value for name, value in parameters.items() if value is not None}
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        raise describe_fault(error) from error
 
 
 def _fit(manifest: Manifest, picture: Picture, query: object) -> Prepared | Problem:
@@ -270,13 +257,6 @@ def fit_picture(
         polarity=polarity,
         any_size=any_size and manifest.any_size,
     )
-
-
-def _draw(view: View[Q, A], answer: A, query: Q, manifest: Manifest, scale: int | None) -> bytes:
-    """Draw an answer, perhaps on another scale than was asked for."""
-    if scale is not None:
-        query = _read(type(query), {**dict(query), "scale": scale})
-    return view.drawing(answer, query, manifest)()
 
 
 def is_one(images: Picture | Iterable[Picture]) -> TypeIs[Picture]:

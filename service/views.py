@@ -13,7 +13,7 @@ from model.bundle import Manifest
 from model.preprocess import Prepared
 from model.preprocess.picture import MAX_TIMES
 from model.views import all_views
-from model.views.view import PictureQuery, View, ViewQuery
+from model.views.view import FEW_PICTURES, PictureQuery, View, ViewQuery
 from service.errors import (
     Busy,
     InvalidParameter,
@@ -108,7 +108,7 @@ def _query_type(view: AnyView) -> type[ModelQuery]:
 
 def _handler(view: AnyView) -> Handler:
     """The function that answers requests to a view."""
-    answer_type: Any = SlowJsonOrPng if view.slow else JsonOrPng if view.draw else DeferredJson
+    answer_type: Any = SlowJsonOrPng if view.figure else JsonOrPng if view.draw else DeferredJson
 
     async def handler(request: Request, query: Any) -> DeferredJson[Any]:
         asked: ViewQuery = query.asked
@@ -117,13 +117,10 @@ def _handler(view: AnyView) -> Handler:
         manifest = _find_manifest(view, request, query.model)
         asked.check(manifest)
         pictures, files = await _read_admit_and_decode(view, asked, manifest, request)
-        large = view.is_large(files)
         answer = await view.ask(request.net(manifest), asked, *pictures)
         if not view.draw:
-            return DeferredJson(answer, large=large)
-        made: DeferredJson[Any] = answer_type(
-            answer, manifest, view.drawing(answer, asked, manifest)
-        )
+            return DeferredJson(answer, large=files > FEW_PICTURES)
+        made: DeferredJson[Any] = answer_type(answer, answer.png)
         return made
 
     handler.__name__ = handler.__qualname__ = view.compute.__name__

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
 
 from model.bundle import Manifest
 from model.canvas import enlarge, png, showing
-from model.errors import InvalidParameter, NotOffered
+from model.errors import NotOffered
 from model.preprocess import Floats
 from model.preprocess.pixels import FoundPolarity
 from model.views.net import Capsule
 
 DECIMALS = 6
-_SMALL_PX, _ENLARGED = 200, 8
-"""In notebooks, smaller drawings are enlarged by this factor."""
+_HTML = '<img src="{}" style="min-width: 200px; image-rendering: pixelated">'
+"""A drawing in a notebook. Small ones are enlarged."""
 _BRIEF = 3
 """The representation of an answer shows at most this many parts of a list."""
 T = TypeVar("T")
@@ -121,12 +119,19 @@ class ModelAnswer(Part):
         description="Sentences on what limits this answer; left out if there are none.",
         exclude_if=is_none,
     )
-    _draw: Callable[[int | None], bytes] | None = PrivateAttr(None)
+    _draw: Callable[[Any, int | None], bytes] | None = PrivateAttr(None)
     _shown: tuple[int, ...] = PrivateAttr(())
 
-    def show(self, channels: Sequence[int]) -> None:
-        """Set the channels that JSON and `dict` show of images without 1 or 3 channels."""
-        self._shown = tuple(channels)
+    def show(
+        self, channels: Sequence[int], *, draw: Callable[[Any, int | None], bytes] | None = None
+    ) -> None:
+        """Set how the answer is shown.
+
+        Args:
+            channels: that are shown of images without 1 or 3 channels.
+            draw: draws this answer on a scale, or on that of its query. It pickles.
+        """
+        self._shown, self._draw = tuple(channels), draw
 
     def model_dump(self, *args: Any, **kwargs: Any) -> Json:
         """The answer as a dictionary: see pydantic."""
@@ -137,10 +142,6 @@ class ModelAnswer(Part):
         """The answer as JSON: see pydantic."""
         with showing(self._shown):
             return super().model_dump_json(*args, **kwargs)
-
-    def drawn_by(self, draw: Callable[[int | None], bytes]) -> None:
-        """Set the function that draws the answer, on a given scale or on the scale of the query."""
-        self._draw = draw
 
     def png(self, scale: int | None = None) -> bytes:
         """The drawing of the answer, a PNG file.
@@ -154,20 +155,12 @@ class ModelAnswer(Part):
         """
         if self._draw is None:
             raise NotOffered(f"there is no drawing of a {type(self).__name__}")
-        return self._draw(scale)
+        with showing(self._shown):
+            return self._draw(self, scale)
 
     def dict(self) -> Json:  # type: ignore[override]
         """The JSON of the answer over HTTP: arrays are lists, images are PNG data URLs."""
         return self.model_dump(mode="json")
-
-    def _repr_png_(self) -> bytes | None:
-        """The drawing, for notebooks; small images are enlarged."""
-        try:
-            drawn = self.png()
-            width, height = Image.open(io.BytesIO(drawn)).size
-            return drawn if max(width, height) >= _SMALL_PX else self.png(_ENLARGED)
-        except (NotOffered, InvalidParameter):
-            return None
 
     def _repr_html_(self) -> str:
         """The answer's words and numbers as a table above its drawing, for notebooks."""
@@ -176,9 +169,7 @@ class ModelAnswer(Part):
             for name, value in self
             if isinstance(value, str | int | float) and not type(self).model_fields[name].exclude
         )
-        drawn = self._repr_png_()
-        image = f'<img src="{_url(drawn)}" alt="{escape(self.model)}">' if drawn else ""
-        return f"<table>{cells}</table>{image}"
+        return f"<table>{cells}</table>" + (_HTML.format(_url(self.png())) if self._draw else "")
 
 
 class CapsuleAnswer(ModelAnswer):

@@ -26,10 +26,7 @@ from model.views.answers import (
 )
 from model.views.net import Encoded, Net, require
 from model.views.novelty import NoveltyReport, score_encoded
-from model.views.view import PictureQuery, View, useless_sets
-
-_INLINE = 4
-"""The predictions of at most this many images are formed on the event loop."""
+from model.views.view import FEW_PICTURES, PictureQuery, View, useless_sets
 
 
 class ClassifyQuery(PictureQuery):
@@ -166,7 +163,7 @@ async def classify(net: Net, query: ClassifyQuery, *pictures: Prepared | Problem
     outcomes = [picture if isinstance(picture, Problem) else next(encoded) for picture in pictures]
     novelties = await _score(net, outcomes) if query.novelty else None
     form = (net.manifest, outcomes, novelties, query)
-    if len(prepared) > _INLINE:
+    if len(prepared) > FEW_PICTURES:
         return await net.aside(_answer, *form)
     return _answer(*form)
 
@@ -230,7 +227,6 @@ async def _score(net: Net, outcomes: Sequence[Encoded | Problem]) -> list[Novelt
 VIEW = View(
     classify,
     pictures=(1, None),
-    large=lambda pictures: pictures > _INLINE,
     may_need="decode",
     tag="classify",
 )

@@ -123,17 +123,15 @@ async def decode(net: Net, query: DecodeQuery) -> DecodeAnswer:
     )
 
 
-def draw(answer: DecodeAnswer, query: DecodeQuery) -> bytes:
+def draw_decoded(answer: DecodeAnswer, scale: int) -> bytes:
     """The images, side by side."""
-    return draw_image(np.concatenate(answer.images, axis=2), query.scale)
+    return draw_image(np.concatenate(answer.images, axis=2), scale)
 
 
 VIEW = View(
     decode,
     pictures=(0, 0),
     body=DecodeBody,
-    large=True,
-    draw=draw,
-    plain=True,
+    draw=draw_decoded,
     needs="decode",
 )

@@ -219,7 +219,7 @@ async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) ->
     )
 
 
-def draw(answer: EquivarianceAnswer, query: EquivarianceQuery) -> bytes:  # noqa: ARG001
+def draw_equivariance(answer: EquivarianceAnswer) -> bytes:
     """The images, presence and, where there are poses, their angles, numbers and path."""
     values, poses, angles = answer.values, answer.poses, answer.angles_deg
     charts = 1 if poses is None else 3
@@ -278,7 +278,6 @@ def _draw_path(axes: Axes, answer: EquivarianceAnswer, texts: dict[int, str]) ->
 
 VIEW = View(
     equivariance,
-    large=True,
-    draw=draw,
-    slow=True,
+    draw=draw_equivariance,
+    figure=True,
 )

@@ -153,7 +153,7 @@ def _shared_label(manifest: Manifest, images: list[Encoded], target: int | None)
     return labels[0]
 
 
-def draw(answer: MorphAnswer, query: MorphQuery) -> bytes:  # noqa: ARG001
+def draw_frames(answer: MorphAnswer) -> bytes:
     """Both images with the frames between, and the presence below."""
     count = len(answer.frames)
     shown = spaced(count, _SHOWN)
@@ -173,8 +173,7 @@ def draw(answer: MorphAnswer, query: MorphQuery) -> bytes:  # noqa: ARG001
 VIEW = View(
     morph,
     pictures=(2, 2),
-    large=True,
-    draw=draw,
-    slow=True,
+    draw=draw_frames,
+    figure=True,
     needs="decode",
 )

@@ -136,7 +136,7 @@ async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> Nei
     )
 
 
-def draw(answer: NeighboursAnswer, query: NeighboursQuery) -> bytes:  # noqa: ARG001
+def draw_neighbours(answer: NeighboursAnswer) -> bytes:
     """The image and its neighbours, and below them the prototypes."""
     titles = ["the image", *(f"{neighbour.distance:.1f}" for neighbour in answer.neighbours)]
     images = [answer.image, *(neighbour.image for neighbour in answer.neighbours)]
@@ -161,8 +161,7 @@ def draw(answer: NeighboursAnswer, query: NeighboursQuery) -> bytes:  # noqa: AR
 
 VIEW = View(
     neighbours,
-    large=True,
-    draw=draw,
-    slow=True,
+    draw=draw_neighbours,
+    figure=True,
     needs="neighbours",
 )

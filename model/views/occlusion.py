@@ -158,7 +158,7 @@ async def occlusion(net: Net, query: OcclusionQuery, picture: Prepared) -> Occlu
     )
 
 
-def draw(answer: OcclusionAnswer, query: OcclusionQuery) -> bytes:  # noqa: ARG001
+def draw_occlusion(answer: OcclusionAnswer) -> bytes:
     """The image with the patch in its corner, and the map over it.
 
     It is orange where the value falls and blue where it rises, in the same scale for every image.
@@ -182,7 +182,6 @@ def draw(answer: OcclusionAnswer, query: OcclusionQuery) -> bytes:  # noqa: ARG0
 
 VIEW = View(
     occlusion,
-    large=True,
-    draw=draw,
-    slow=True,
+    draw=draw_occlusion,
+    figure=True,
 )

@@ -145,14 +145,13 @@ async def perturb(net: Net, query: PerturbQuery, picture: Prepared) -> PerturbAn
     )
 
 
-def draw(answer: PerturbAnswer, query: PerturbQuery) -> bytes:
+def draw_perturbed(answer: PerturbAnswer, scale: int) -> bytes:
     """The image after the pose was moved."""
-    return draw_image(answer.perturbed, query.scale)
+    return draw_image(answer.perturbed, scale)
 
 
 VIEW = View(
     perturb,
-    draw=draw,
-    plain=True,
+    draw=draw_perturbed,
     needs="decode",
 )

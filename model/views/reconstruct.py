@@ -40,15 +40,14 @@ async def reconstruct(net: Net, query: ReconstructQuery, picture: Prepared) -> R
     )
 
 
-def draw(answer: ReconstructAnswer, query: ReconstructQuery) -> bytes:
+def draw_reconstruction(answer: ReconstructAnswer, scale: int) -> bytes:
     """The reconstruction."""
-    return draw_image(answer.reconstruction, query.scale)
+    return draw_image(answer.reconstruction, scale)
 
 
 VIEW = View(
     reconstruct,
-    draw=draw,
-    plain=True,
+    draw=draw_reconstruction,
     needs="decode",
     tag="classify",
 )

@@ -98,7 +98,7 @@ async def rivals(net: Net, query: RivalsQuery, picture: Prepared) -> RivalsAnswe
     )
 
 
-def draw(answer: RivalsAnswer, query: RivalsQuery) -> bytes:  # noqa: ARG001
+def draw_rivals(answer: RivalsAnswer) -> bytes:
     """The image, and what each class drew."""
     titles = [
         f"{rival.class_name}: {answer.presence} {rival.length:.2f}\nmisses {rival.error:.2f}"
@@ -114,9 +114,8 @@ def draw(answer: RivalsAnswer, query: RivalsQuery) -> bytes:  # noqa: ARG001
 
 VIEW = View(
     rivals,
-    large=True,
-    draw=draw,
-    slow=True,
+    draw=draw_rivals,
+    figure=True,
     needs="decode",
     notes=(untrained_absent_classes,),
 )

@@ -143,7 +143,7 @@ async def routing_off(net: Net, query: TargetQuery, picture: Prepared) -> Routin
     )
 
 
-def draw(answer: RoutingOffAnswer, query: TargetQuery) -> bytes:  # noqa: ARG001
+def draw_variants(answer: RoutingOffAnswer) -> bytes:
     """The image, and for each class a bar of each variant."""
     variants = answer.variants
     presence = np.array([variant.lengths for variant in variants])  # (V, K)
@@ -168,8 +168,7 @@ def draw(answer: RoutingOffAnswer, query: TargetQuery) -> bytes:  # noqa: ARG001
 
 VIEW = View(
     routing_off,
-    large=True,
-    draw=draw,
-    slow=True,
+    draw=draw_variants,
+    figure=True,
     needs="trace",
 )

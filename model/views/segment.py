@@ -147,18 +147,17 @@ async def segment(net: Net, query: SegmentQuery, picture: Prepared) -> SegmentAn
     )
 
 
-def draw(answer: SegmentAnswer, query: SegmentQuery) -> bytes:
+def draw_segments(answer: SegmentAnswer, scale: int) -> bytes:
     """The image, and next to it the digits in colours."""
     image = answer.image.repeat(3, axis=0)
     digits = [one.reconstruction[0] for one in answer.segments]
     painted = colour(np.array(digits, np.float32).reshape(-1, *image.shape[1:]))
-    return draw_image(np.concatenate((image, painted), axis=2), query.scale)
+    return draw_image(np.concatenate((image, painted), axis=2), scale)
 
 
 VIEW = View(
     segment,
-    draw=draw,
-    plain=True,
+    draw=draw_segments,
     needs="decode",
     of_pairs=True,
     tag="classify",

@@ -64,12 +64,13 @@ def sweep_dims(pose: Floats, dims: Sequence[int], steps: Sequence[float]) -> Swe
 def sweep_directions(pose: Floats, directions: Sequence[Direction]) -> Sweep:
     """The sweep of a pose (D,) along the first directions, from end to end of each slider."""
     names, moves, swept = [], [], []
-    for one in directions[: MAX_POSES // len(SHARES)]:
-        value, (low, high) = one.read(pose), one.ends(pose)
-        names.append(f"{one.name} {low:.2g} to {high:.2g} {one.unit}".rstrip())
+    for direction in directions[: MAX_POSES // len(SHARES)]:
+        name, unit = direction.name, direction.unit
+        value, (low, high) = direction.read(pose), direction.ends(pose)
+        names.append(f"{name} {low:.2g} to {high:.2g} {unit}".rstrip())
         changes = np.interp(SHARES, (-1, 0, 1), (low - value, 0, high - value))
-        moves.append(np.outer(changes, one.vector))
-        swept.append(SweptDirection(name=one.name, unit=one.unit, low=low, high=high))
+        moves.append(np.outer(changes, direction.vector))
+        swept.append(SweptDirection(name=name, unit=unit, low=low, high=high))
     poses = pose + np.array(moves, np.float32)
     return Sweep(tuple(names), SHARES, poses, tuple(swept))
 
@@ -164,7 +165,7 @@ class SweepQuery(TargetQuery):
     def rows(self, manifest: Manifest) -> int:
         """Each pose is decoded; of all classes, the one with most poses counts."""
         labels = range(manifest.num_classes) if self.target is None else [self.target]
-        with_directions = {one.label for one in manifest.directions if one.offered}
+        with_directions = {known.label for known in manifest.directions if known.offered}
         if self.target is None and self.by == "direction" and with_directions:
             labels = sorted(with_directions)
         origin = np.zeros(manifest.class_dim, np.float32)
@@ -204,10 +205,10 @@ async def sweep(net: Net, query: SweepQuery, picture: Prepared) -> SweepAnswer:
     )
 
 
-def draw(answer: SweepAnswer, query: SweepQuery) -> bytes:
+def draw_sweep(answer: SweepAnswer, scale: int) -> bytes:
     """The paper's figure 4: see `draw_grid`."""
     shape = (len(answer.rows), len(answer.deltas), *answer.images[0][0].shape)
-    scale = fit_scale(query.scale, shape)
+    scale = fit_scale(scale, shape)
     by_dimension = not answer.directions
     what = "pose dimensions, moved" if by_dimension else "directions, from end to end of the class"
     grid = draw_grid(
@@ -278,7 +279,7 @@ def _label_columns(
 
 VIEW = View(
     sweep,
-    large=True,
-    draw=draw,
+    draw=draw_sweep,
+    figure=True,
     needs="decode",
 )

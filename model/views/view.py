@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Concatenate, Generic, TypeVar, get_type_hints
@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
-from model.canvas import showing, write_below
-from model.errors import InvalidParameter, NotOffered
+from model.canvas import write_below
+from model.errors import InvalidParameter
 from model.preprocess import Fit, Polarity, Prepared
 from model.views.answers import ModelAnswer
 from model.views.net import Net, check_label
@@ -23,6 +23,8 @@ Delta = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 Index = Annotated[int, Field(ge=0, le=MAX_CLASSES - 1)]
 SCALE_TEXT = "PNG: each pixel becomes scale x scale, or less in a very large drawing."
 Scale = Annotated[int, Field(ge=1, le=32, description=SCALE_TEXT)]
+FEW_PICTURES = 4
+"""The answer about so many pictures is formed on the event loop."""
 RESPONSE_COST_ROWS = 1
 """The rows that forming a response costs, where it takes as long as inference."""
 Note = Callable[[Manifest], str | None]
@@ -100,6 +102,20 @@ class TargetQuery(PictureQuery):
         super().check(manifest)
 
 
+def read_query(kind: type[Q], parameters: Mapping[str, object]) -> Q:
+    """Make a query. Parameters that are None have their defaults.
+
+    Raises:
+        InvalidParameter: a parameter is missing, unknown or wrong.
+    """
+    try:
+        return kind.model_validate(
+            {name: value for name, value in parameters.items() if value is not None}
+        )
+    except ValidationError as error:
+        raise describe_fault(error) from error
+
+
 def describe_fault(error: ValidationError) -> InvalidParameter:
     """The first fault of a query that pydantic refused; a fault of the body has no parameter."""
     fault = error.errors(include_url=False, include_input=False)[0]
@@ -167,12 +183,12 @@ class View(Generic[Q, A]):
         pictures: the fewest and the most pictures of a question; None if only the request limits
             them.
         body: the parameters that a request has in its body, for a view without pictures.
-        large: whether forming the JSON takes milliseconds, for a given number of pictures.
-        draw: returns a PNG. It pickles, and needs neither the network nor its manifest.
-        slow: whether drawing takes matplotlib, and so a process.
+        draw: `draw(answer)` returns a PNG; `draw(answer, scale)` if the query has a `scale`. It
+            pickles, and needs neither the network nor its manifest.
+        figure: whether the drawing is a figure, with notes below. It is drawn in a process, and
+            forming the response costs a row. Other drawings are only an image, in its own size.
         needs: the operation that a network must offer.
         may_need: the operation that some queries need.
-        plain: whether the drawing is only the image, in its own size, without notes.
         notes: further sentences on what limits answers: see `notes_on`.
         of_pairs: whether the view is for networks of overlapping digits, not for all.
         tag: the group in documentation.
@@ -183,12 +199,10 @@ class View(Generic[Q, A]):
     _: KW_ONLY
     pictures: tuple[int, int | None] = (1, 1)
     body: type[BaseModel] | None = None
-    large: bool | Callable[[int], bool] = False
-    draw: Callable[[A, Q], bytes] | None = None
-    slow: bool = False
+    draw: Callable[..., bytes] | None = None
+    figure: bool = False
     needs: Offer | None = None
     may_need: Offer | None = None
-    plain: bool = False
     notes: tuple[Note, ...] = ()
     of_pairs: bool = False
     tag: str = "interpret"
@@ -222,24 +236,18 @@ class View(Generic[Q, A]):
         """Compute the answer, with notes on what limits it, in the channels that are shown."""
         answer = await self.compute(net, query, *pictures)
         answer.notes = [*(answer.notes or ()), *self.notes_on(net.manifest)] or None
-        answer.show(net.manifest.shown_channels)
+        draw = partial(self._draw_noted, query) if self.draw else None
+        answer.show(net.manifest.shown_channels, draw=draw)
         return answer
 
-    def drawing(self, answer: A, query: Q, manifest: Manifest) -> Callable[[], bytes]:
-        """What draws a network's answer, with its notes below. It pickles.
-
-        Raises:
-            NotOffered: there is no drawing of such answers.
-        """
-        if self.draw is None:
-            raise NotOffered(f"{self.name} has no drawing")
-        notes = () if self.plain else (answer.notes or ())
-        drawn = partial(self.draw, answer, query)
-        return partial(_draw_noted, drawn, notes, manifest.shown_channels)
-
-    def is_large(self, pictures: int) -> bool:
-        """Whether forming the JSON of so many pictures' answer takes milliseconds."""
-        return self.large(pictures) if callable(self.large) else self.large
+    def _draw_noted(self, query: Q, answer: A, scale: int | None) -> bytes:
+        """Draw an answer, with its notes below, perhaps on another scale than was asked for."""
+        assert self.draw
+        if scale is not None:
+            query = read_query(type(query), {**dict(query), "scale": scale})
+        scales = [value for name, value in query if name == "scale"]
+        drawing = self.draw(answer, *scales)
+        return write_below(drawing, answer.notes or ()) if self.figure else drawing
 
     def cost(self, rows: int, pictures: int) -> int:
         """The rows that a request costs: its pictures, `rows` for each of them, and the response.
@@ -248,15 +256,10 @@ class View(Generic[Q, A]):
             rows: of the query: see `ViewQuery.rows`.
             pictures: that can be read.
         """
-        response = RESPONSE_COST_ROWS if self.is_large(pictures) else 0
+        response = RESPONSE_COST_ROWS if self.figure or pictures > FEW_PICTURES else 0
         return pictures + rows * (pictures if self.pictures[0] else 1) + response
 
     def max_cost(self, max_pictures: int) -> int:
         """The cost of the most expensive request, where a request may have so many pictures."""
         most = self.pictures[1]
         return self.cost(self.query.max_rows, max_pictures if most is None else most)
-
-
-def _draw_noted(draw: Callable[[], bytes], notes: Sequence[str], shown: Sequence[int]) -> bytes:
-    with showing(shown):
-        return write_below(draw(), notes)

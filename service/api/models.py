@@ -150,7 +150,7 @@ async def show_health(request: Request, query: ModelPath) -> SlowJsonOrPng[Healt
     request.admit(0)
     fields = {**answer_fields(manifest), **asdict(manifest.health)}
     draw = partial(draw_health, manifest.health, title=manifest.name)
-    return SlowJsonOrPng(HealthAnswer.model_validate(fields), manifest, draw)
+    return SlowJsonOrPng(HealthAnswer.model_validate(fields), draw)
 
 
 async def reload_models(request: Request) -> ModelsAnswer:

@@ -30,7 +30,6 @@ from starlette.datastructures import QueryParams
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from model.bundle import Manifest
 from model.views import view as model_view
 from model.views.answers import ModelAnswer
 from service.errors import (
@@ -329,7 +328,6 @@ class DeferredJson(Generic[Answer]):
 class JsonOrPng(DeferredJson[Drawn]):
     """JSON or a PNG. Only the requested one is made. The notes of a PNG are in a header."""
 
-    manifest: Manifest
     draw: Callable[[], bytes]
     """Returns the PNG's bytes; called on a thread."""
 
@@ -362,9 +360,10 @@ def _to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Respon
 
 
 async def _draw(answer: JsonOrPng[Any], headers: dict[str, str], context: Context) -> Response:
-    headers[MODEL_HEADER] = f"{answer.manifest.name}; version={answer.manifest.version}"
-    if answer.answer.notes:
-        headers[NOTES_HEADER] = json.dumps(answer.answer.notes)
+    shown = answer.answer
+    headers[MODEL_HEADER] = f"{shown.model}; version={shown.version}"
+    if shown.notes:
+        headers[NOTES_HEADER] = json.dumps(shown.notes)
     if not isinstance(answer, SlowJsonOrPng):
         return PngResponse(await context.slow.run(answer.draw), headers=headers)
     try:

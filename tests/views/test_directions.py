@@ -65,7 +65,7 @@ def test_what_a_pose_cannot_do_is_refused(parameters: dict[str, Any], parameter:
 
 def test_a_sweep_shows_directions_where_there_are_any() -> None:
     """From end to end of the class; parameters of dimensions give the paper's figure."""
-    view, net = find_view("sweep"), fitted()
+    net = fitted()
     answer = ask_plain("sweep", net)
     assert ("direction", []) == (answer.by, answer.dims)
     assert ["right", "age"] == [one.name for one in answer.directions]
@@ -80,8 +80,7 @@ def test_a_sweep_shows_directions_where_there_are_any() -> None:
         ask_plain("sweep", net, dims=[1]).dims,
         ask_plain("sweep", net, step=0.1).directions,
     )
-    assert view.draw is not None
-    assert view.draw(answer, view.query()).startswith(b"\x89PNG")
+    assert answer.png().startswith(b"\x89PNG")
 
 
 def ask_plain(name: str, net: NumpyNet, **parameters: Any) -> Any:

@@ -27,7 +27,7 @@ from tests.views.questions import QUESTIONS
 Json = dict[str, Any]
 JSON, PNG = "application/json", "image/png"
 DRAWN = [name for name in NAMES if find_view(name).draw]
-PLAIN = [name for name in DRAWN if find_view(name).plain]
+PLAIN = [name for name in DRAWN if not find_view(name).figure]
 FAMILIES = ("dynamic", "attention", "shared", "matrix", "baseline")
 TARGETED = [name for name in NAMES if "target" in find_view(name).query.model_fields]
 

@@ -98,10 +98,8 @@ class HalfActive(NumpyNet):
 
 def test_poses_are_drawn_side_by_side() -> None:
     """In the order of the query, as large as the scale says."""
-    poses, view = [[0.5, 0.25], [1, 0], [0, 0]], find_view("decode")
-    answer = ask("decode", pose=None, poses=poses)
-    assert view.draw is not None
-    drawn = Image.open(io.BytesIO(view.draw(answer, view.query(label=1, poses=poses, scale=2))))
+    answer = ask("decode", pose=None, poses=[[0.5, 0.25], [1, 0], [0, 0]])
+    drawn = Image.open(io.BytesIO(answer.png(2)))
     assert (3 * 4 * 2, 4 * 2) == drawn.size
     assert [64, 255, 0] == [drawn.getpixel((x, 7)) for x in (7, 8, 23)]
 
