@@ -1,11 +1,14 @@
 """Disposable processes: files are opened and figures drawn where a crash or a hang harms nobody.
 
-A `Pool` has functions run in processes that have limits and no secrets, and that are killed if they
-hang. A process answers with JSON and raw bytes, which are never unpickled.
+A `Pool` has functions run in processes that have limits and no secrets. A process answers with JSON
+and raw bytes, which are never unpickled.
 
 Processes are forked by a *fork server* that has imported the modules:
 `python -m service.pool SOCKET MEMORY MODULE...`. A fork takes milliseconds and shares what was
 imported; starting Python takes half a second, and 20 MB a process.
+
+The pool and a process share a connection. The pool ends the process by closing it: the fork server
+kills a process whose connection is closed, whatever the process does.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import json
 import os
 import pickle
 import resource
+import select
 import signal
 import socket
 import struct
@@ -25,7 +29,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -38,12 +41,9 @@ FRAME = struct.Struct("=qqd")
 """The sizes of the two parts of an answer, JSON and raw bytes, and the CPU time in seconds; or
 `ENDED` and how the process ended: its exit code, or minus the signal."""
 ENDED = -1
-_PID = struct.Struct("=i")
-"""The first message of a process, and the message that has the fork server kill it. `_FORK` comes
-with the connection of a new process."""
-_FORK = 0
-_NO_PROCESS = "a process that decodes or draws cannot be started"
-_KILLED = "a process that decodes or draws was killed"
+_FORK = b"\0"
+"""What has the fork server fork a process. The connection of the process comes with it."""
+_LOST = "a process that decodes or draws was killed, or cannot be started"
 _NO_ANSWER = "the process sent what is no answer"
 _KEPT = {"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"}
 _KEPT_PREFIXES = ("FONTCONFIG_", "MPL", "PYTHON", "XDG_")
@@ -62,25 +62,6 @@ class Crashed(Exception):
     """The process crashed or took too much CPU time because of its task."""
 
 
-@dataclass
-class Child:
-    """A forked process."""
-
-    connection: socket.socket
-    """Carries tasks to the process and results back."""
-    control: socket.socket
-    """The connection to the fork server."""
-    pid: int = 0
-    """0 until the process is known to run: forking may fail."""
-
-    def runs(self) -> bool:
-        """Whether it still lives and waits for a task. Lack of memory may have killed it."""
-        with suppress(BlockingIOError):
-            self.connection.recv(1)
-            return False  # it sends nothing by itself
-        return True
-
-
 class Pool:
     """Runs functions in processes. Callers take turns.
 
@@ -96,7 +77,8 @@ class Pool:
 
     def __init__(self, *modules: str, processes: int, limit: int, memory_bytes: int) -> None:
         self.turns = Turns(processes, limit=limit)
-        self.idle: list[Child] = []
+        self.idle: list[socket.socket] = []
+        """Connections of processes that wait for a task."""
         self._arguments = (str(memory_bytes), *modules)
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -148,16 +130,16 @@ class Pool:
             RuntimeError: it raised anything else.
         """
         async with self.turns.turn(current_caller()):
-            child, began, taken_s = self._take(), time.monotonic(), cpu_s  # unless it answers
+            connection, began, taken_s = self._take(), time.monotonic(), cpu_s  # unless it answers
             try:
                 task = pickle.dumps((cpu_s, function, args), pickle.HIGHEST_PROTOCOL)
-                facts, content, taken_s = await _ask(child, task)
+                facts, content, taken_s = await _ask(connection, task)
             except BaseException:
-                self._kill(child)
+                connection.close()
                 raise
             finally:  # by the clock it takes longer, where the machine is busy
                 add_cpu_time(min(max(0.0, taken_s), time.monotonic() - began))
-            self.idle.append(child)
+            self.idle.append(connection)
         if raised := facts.get("raised"):
             kind = MemoryError if raised == "MemoryError" else RuntimeError
             raise kind(f"{raised}: {facts.get('text')}")
@@ -166,7 +148,7 @@ class Pool:
     def end_idle(self) -> None:
         """End the processes that wait for a task."""
         while self.idle:
-            self.idle.pop().connection.close()
+            self.idle.pop().close()
 
     def close(self) -> None:
         """End all processes."""
@@ -177,42 +159,37 @@ class Pool:
             self._server.wait()
             self._control = self._server = None
 
-    def _take(self) -> Child:
-        """A process that waits for a task, or a new one."""
+    def _take(self) -> socket.socket:
+        """The connection of a process that waits for a task, or of a new one."""
         try:
             self.start()
             while self.idle:
-                child = self.idle.pop()
-                if child.runs():
-                    return child
-                self._kill(child)
-            assert self._control
-            ours, its = socket.socketpair()
-            ours.setblocking(False)
-            child = Child(ours, self._control)
-            with its:
-                self._tell(child, _FORK, its.fileno())
+                connection = self.idle.pop()
+                if _waits(connection):
+                    return connection
+                connection.close()
+            connection, its = socket.socketpair()
         except OSError as error:  # no descriptors or no memory, whatever the task
-            raise _unavailable(_NO_PROCESS) from error
-        return child
-
-    def _kill(self, child: Child) -> None:
-        """End a process at once, or forget one that has ended."""
-        child.connection.close()
-        if child.pid:
-            self._tell(child, child.pid)
-
-    def _tell(self, child: Child, message: int, *descriptors: int) -> None:
-        """Send a message to the fork server of a process, unless that was lost."""
-        if child.control is not self._control:
-            return
-        try:
-            socket.send_fds(self._control, [_PID.pack(message)], descriptors)
-        except OSError:  # it is gone, or does not read
-            self.close()
+            raise _lost() from error
+        connection.setblocking(False)
+        assert self._control
+        with its:
+            try:
+                socket.send_fds(self._control, [_FORK], [its.fileno()])
+            except OSError:  # the fork server is gone, or does not read
+                self.close()
+        return connection
 
 
-async def _ask(child: Child, task: bytes) -> tuple[dict[str, Any], bytes, float]:
+def _waits(connection: socket.socket) -> bool:
+    """Whether a process still waits for a task. Lack of memory may have killed it."""
+    with suppress(BlockingIOError):
+        connection.recv(1)
+        return False  # it sends nothing by itself
+    return True
+
+
+async def _ask(connection: socket.socket, task: bytes) -> tuple[dict[str, Any], bytes, float]:
     """Send a task, and wait for what its function returned or raised, and its CPU time.
 
     Raises:
@@ -221,20 +198,17 @@ async def _ask(child: Child, task: bytes) -> tuple[dict[str, Any], bytes, float]
             it cannot be forked, or the fork server was lost.
     """
     try:
-        if not child.pid:
-            (child.pid,) = _PID.unpack(await _receive(child.connection, _PID.size))
-        await asyncio.get_running_loop().sock_sendall(child.connection, task)
-        size, raw_size, seconds = FRAME.unpack(await _receive(child.connection, FRAME.size))
+        await asyncio.get_running_loop().sock_sendall(connection, task)
+        size, raw_size, seconds = FRAME.unpack(await _receive(connection, FRAME.size))
         if size == ENDED:
-            child.pid = 0
-            lost = raw_size == -signal.SIGKILL
-            raise _unavailable(_KILLED) if lost else Crashed("the process ended without a result")
+            was_killed = raw_size == -signal.SIGKILL
+            raise _lost() if was_killed else Crashed("the process ended without a result")
         if not (0 <= size <= _MAX_JSON_BYTES and 0 <= raw_size <= _MAX_RAW_BYTES):
             raise Crashed(_NO_ANSWER)
-        text = await _receive(child.connection, size)
-        content = await _receive(child.connection, raw_size)
+        text = await _receive(connection, size)
+        content = await _receive(connection, raw_size)
     except ConnectionError as error:
-        raise _unavailable(_KILLED if child.pid else _NO_PROCESS) from error
+        raise _lost() from error
     try:
         facts = json.loads(text)
     except (RecursionError, ValueError) as error:
@@ -256,8 +230,8 @@ async def _receive(connection: socket.socket, size: int) -> bytearray:
     return received
 
 
-def _unavailable(reason: str) -> Unavailable:
-    return Unavailable(reason, retry_after_s=1)
+def _lost() -> Unavailable:
+    return Unavailable(_LOST, retry_after_s=1)
 
 
 def _clean_environment() -> dict[str, str]:
@@ -269,7 +243,10 @@ def _clean_environment() -> dict[str, str]:
 
 
 def main() -> None:
-    """Fork and kill processes at the pool's request, and end with it."""
+    """Fork a process for each connection that comes, and kill it when the pool closes that.
+
+    The fork server and its processes end with the pool.
+    """
     for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sent, signal.SIG_IGN)  # they are the service's to answer: it may be draining
     _, own, memory_bytes, *modules = sys.argv
@@ -279,21 +256,37 @@ def main() -> None:
     control, connections = socket.socket(fileno=int(own)), dict[int, socket.socket]()
     signal.signal(signal.SIGCHLD, lambda *_: _report_ends(connections))
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, _PID.size, 1)
+        if not _wait(control, connections):
+            continue
+        message, descriptors, _, _ = socket.recv_fds(control, len(_FORK), 1)
         if not message:
             break
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-        (pid,) = _PID.unpack(message)
-        if pid in connections:
-            os.kill(pid, signal.SIGKILL)  # its number is its own until its end is reported
-        for descriptor in descriptors:
+        for descriptor in descriptors:  # none, if this process has no room for it
             connection = socket.socket(fileno=descriptor)
             others = [control, *connections.values()]
             if pid := _fork(connection, int(memory_bytes), others):
                 connections[pid] = connection
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     for pid in connections:
         os.kill(pid, signal.SIGKILL)
+
+
+def _wait(control: socket.socket, connections: dict[int, socket.socket]) -> bool:
+    """Wait until the pool closes connections, and kill their processes, or until it sends more.
+
+    Ends of processes are reported meanwhile, and at no other time. Return whether it sends more.
+    """
+    polling = select.poll()
+    polling.register(control, select.POLLIN)
+    for connection in connections.values():
+        polling.register(connection, 0)  # for its end alone
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    changed = {descriptor for descriptor, _ in polling.poll()}
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    for pid, connection in list(connections.items()):
+        if connection.fileno() in changed:
+            os.kill(pid, signal.SIGKILL)  # its number is its own until its end is reported
+            connections.pop(pid).close()
+    return control.fileno() in changed
 
 
 def _fork(connection: socket.socket, memory_bytes: int, others: list[socket.socket]) -> int:
@@ -311,27 +304,24 @@ def _fork(connection: socket.socket, memory_bytes: int, others: list[socket.sock
 
 
 def _report_ends(connections: dict[int, socket.socket]) -> None:
-    """Tell the pool how processes ended, each on its connection, which ends then."""
+    """Tell the pool how processes ended that it did not end, each on its connection."""
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             pid, status = ended
-            with connections.pop(pid) as connection, suppress(OSError):
-                message = FRAME.pack(ENDED, os.waitstatus_to_exitcode(status), 0)
-                connection.send(message, socket.MSG_DONTWAIT)
+            if connection := connections.pop(pid, None):
+                with connection, suppress(OSError):
+                    message = FRAME.pack(ENDED, os.waitstatus_to_exitcode(status), 0)
+                    connection.send(message, socket.MSG_DONTWAIT)
 
 
 def _work(connection: socket.socket, memory_bytes: int) -> None:
-    """Send this process's id, and do tasks one after the other.
-
-    It ends when the pool closes its connection.
-    """
+    """Do tasks one after the other, until the pool closes the connection."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     _die_with_parent()
     _limit_memory(memory_bytes)
     stream = connection.makefile("rb")
     with suppress(EOFError, OSError):
-        connection.sendall(_PID.pack(os.getpid()))
         while True:
             cpu_s, function, arguments = pickle.load(stream)  # noqa: S301  of the pool
             began = time.process_time()
