@@ -79,10 +79,6 @@ class RoundRobin(Generic[T]):
         self.remove(largest, item)
         return item
 
-    def clear(self) -> None:
-        """Take out all items."""
-        self._of.clear()
-
 
 class Turns:
     """Lets callers use something in turn, so many at once, for one event loop alone.

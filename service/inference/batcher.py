@@ -59,11 +59,7 @@ class _Call:
 
 OnBatch = Callable[[Any, int, float], None]
 _Row = tuple[_Call, Any]
-_Outcome = tuple[_Call, Results | Exception]
-
-
-class BatcherLost(Exception):
-    """No row will be computed again. The batcher ends and answers every caller."""
+_Finished = tuple[_Call, Results]
 
 
 @dataclass(eq=False)
@@ -106,7 +102,6 @@ class Batcher:
         warm_up: called once on the thread before any batch; the constructor waits.
         on_batch: called after every run, where it was computed, with the queue's key, the number of
             rows and the seconds.
-        on_lost: called if the batcher is lost, where that was noticed.
         quick_s: a row that waits alone is computed on the event loop, because it would take longer
             to wake the thread, if the last batch of its queue took at most this many seconds.
             With 0, only the thread computes.
@@ -122,16 +117,12 @@ class Batcher:
         clock: Callable[[], float] = time.monotonic,
         warm_up: Callable[[], None] = lambda: None,
         on_batch: OnBatch = lambda _key, _rows, _seconds: None,
-        on_lost: Callable[[Exception], None] = lambda _error: None,
         quick_s: float = 0.0,
     ) -> None:
         self._queues = dict(queues)
         self._clock = clock
         self._on_batch = on_batch
-        self._on_lost = on_lost
         self._quick_s = quick_s
-        self._batch: list[_Row] = []
-        """What is computed now."""
         self._running_since: float | None = None
         self._closed = False
         self._waking: asyncio.AbstractEventLoop | None = None
@@ -155,8 +146,7 @@ class Batcher:
     ) -> asyncio.Future[Results]:
         """Queue rows, and return a future of their results, in order, on the running event loop.
 
-        The future's exception is `Unavailable` if the batcher was lost. Cancelling the future drops
-        the rows that are not yet in a batch.
+        Cancelling the future drops the rows that are not yet in a batch.
 
         Args:
             key: of the queue.
@@ -164,7 +154,7 @@ class Batcher:
             caller: with whom others take turns.
 
         Raises:
-            Unavailable: `close` was called, or the batcher was lost.
+            Unavailable: `close` was called.
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -201,8 +191,8 @@ class Batcher:
             if self._running_since is not None or not self._is_quick:
                 self._changed.notify()
                 return
-            key, self._batch = self._take()
-        self._compute_batch(key)
+            key, batch = self._take()
+        self._compute_batch(key, batch)
 
     @property
     def _is_quick(self) -> bool:
@@ -227,18 +217,15 @@ class Batcher:
                 )
                 if not self._has_calls:
                     return
-                key, self._batch = self._take()
-            self._compute_batch(key)
+                key, batch = self._take()
+            self._compute_batch(key, batch)
 
-    def _compute_batch(self, key: Hashable) -> None:
+    def _compute_batch(self, key: Hashable, batch: list[_Row]) -> None:
         """Compute the batch that was taken, if any rows are left in it."""
-        try:
-            if self._batch:
-                self._compute(key, self._batch)
-        except Exception as error:  # noqa: BLE001  whatever ends the batcher must be reported
-            self._die(error)
+        if batch:
+            self._compute(key, batch)
         with self._changed:
-            self._batch, self._running_since = [], None
+            self._running_since = None
             if self._closed or self._has_calls:
                 self._changed.notify()
 
@@ -267,8 +254,6 @@ class Batcher:
             results = queue.run([row for _, row in batch])
             if len(results) != len(batch):
                 raise ValueError(f"{len(batch)} rows got {len(results)} results")  # noqa: TRY301
-        except BatcherLost:
-            raise
         except Exception as error:  # noqa: BLE001  it may raise anything; the row's caller gets it
             if len(batch) > 1:
                 self._compute(key, batch[: len(batch) // 2])
@@ -293,34 +278,18 @@ class Batcher:
         except Exception:  # the rows were computed all the same
             log.exception("a batch was not counted")
 
-    def _die(self, error: Exception) -> None:
-        """Close the batcher after an error, and answer all waiting calls with `Unavailable`."""
-        with self._changed:
-            self._closed = True
-            left = [call for call, _ in self._batch]
-            for queue in self._queues.values():
-                left += queue.calls
-                queue.calls.clear()
-        text = f"inference failed: {error}"
-        _deliver([(call, Unavailable(text, retry_after_s=1)) for call in dict.fromkeys(left)])
-        self._on_lost(error)
 
-
-def _deliver(outcomes: list[_Outcome]) -> None:
+def _deliver(finished: list[_Finished]) -> None:
     """Resolve futures on the threads of their loops, those of one loop at once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
-    for call, outcome in outcomes:
-        by_loop.setdefault(call.future.get_loop(), []).append((call, outcome))
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Finished]] = {}
+    for call, results in finished:
+        by_loop.setdefault(call.future.get_loop(), []).append((call, results))
     for loop, resolved in by_loop.items():
         with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
             loop.call_soon_threadsafe(_resolve_futures, resolved)
 
 
-def _resolve_futures(resolved: list[_Outcome]) -> None:
-    for call, outcome in resolved:
-        if call.future.done():
-            continue
-        if isinstance(outcome, Exception):
-            call.future.set_exception(outcome)
-        else:
-            call.future.set_result(outcome)
+def _resolve_futures(finished: list[_Finished]) -> None:
+    for call, results in finished:
+        if not call.future.done():
+            call.future.set_result(results)

@@ -22,8 +22,8 @@ from model.preprocess import Floats
 from model.runtime import Array, DeviceLostError, Runtime
 from model.runtime.cpu import PROVIDER as CPU_PROVIDER
 from service.admission import TURN_COST, Claim, row_prices
-from service.errors import Problem, unwrap
-from service.inference.batcher import Batcher, BatcherLost, OnBatch, Queue
+from service.errors import Problem, Unavailable, unwrap
+from service.inference.batcher import Batcher, OnBatch, Queue
 from service.shared import SlowThread
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Engine:
 class ServedNet:
     """One network of an engine, for the rows of one request: `model.views.net.Net`.
 
-    Methods that compute raise `Unavailable`: see `Batcher.submit`.
+    Methods that compute raise `Unavailable`: see `Batcher.submit`, or the device was lost.
     """
 
     manifest: Manifest
@@ -106,7 +106,7 @@ class ServedNet:
     async def encode(self, images: Sequence[Floats]) -> list[Encoding[Floats] | Exception]:
         """Encode images in batches with those of other requests. One may fail alone."""
         rows = await self._compute("encode", [(image,) for image in images])
-        return [_logged(row) if isinstance(row, Exception) else Encoding(*row) for row in rows]
+        return [_checked(row) if isinstance(row, Exception) else Encoding(*row) for row in rows]
 
     async def decode(self, poses: Floats, labels: int | NDArray[np.int64]) -> Floats:
         """Decode poses in batches with those of other requests."""
@@ -129,7 +129,10 @@ class ServedNet:
         return await self.engine.compute(self.manifest.name, graph, rows, self.claim)
 
 
-def _logged(error: Exception) -> Problem:
+def _checked(error: Exception) -> Problem:
+    """The problem of one image, unless the device is lost: that is no image's fault."""
+    if isinstance(error, Unavailable):
+        raise error
     log.error("inference failed for one image", exc_info=error)
     return Problem("inference failed for this picture")
 
@@ -149,7 +152,10 @@ def open_engine(
 ) -> Engine:
     """Start an engine in this process: a queue for each graph of each bundle, and one thread.
 
-    See `Batcher` for the arguments.
+    Args:
+        runtimes: by model name.
+        on_batch: see `Batcher`.
+        on_lost: called if the device is lost, where that was noticed. No row is computed any more.
 
     Raises:
         model.runtime.DeviceError: the device that was asked for does not work.
@@ -161,7 +167,7 @@ def open_engine(
             ("decode", _decode(runtime), runtime.max_decode_rows),
             ("trace", _trace(runtime), MAX_TRACED_IMAGES),
         ):
-            queues[name, graph] = Queue(_in_rows(run), max_rows, BATCH_S)
+            queues[name, graph] = Queue(_in_rows(run, on_lost), max_rows, BATCH_S)
 
     def warm_up() -> None:
         for runtime in runtimes.values():
@@ -172,7 +178,6 @@ def open_engine(
         queues,
         warm_up=warm_up,
         on_batch=on_batch,
-        on_lost=on_lost,
         quick_s=QUICK_S if providers == CPU_PROVIDER else 0,
     )
     manifests = {name: runtime.manifest for name, runtime in runtimes.items()}
@@ -187,7 +192,9 @@ def open_engine(
     return Engine(batcher, manifests, providers, samples, prices)
 
 
-def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:
+def _in_rows(
+    run: Callable[..., Sequence[Array]], on_lost: Callable[[Exception], None]
+) -> Callable[[list[Row]], list[Row]]:
     """Convert a function of arrays of rows into one of lists of rows."""
 
     def compute(rows: list[Row]) -> list[Row]:
@@ -199,7 +206,8 @@ def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[
             else:
                 outputs = run(*(np.stack(column) for column in zip(*rows, strict=True)))
         except DeviceLostError as error:
-            raise BatcherLost(str(error)) from error
+            on_lost(error)
+            raise Unavailable(f"inference failed: {error}", retry_after_s=1) from error
         if not all(np.isfinite(array).all() for array in outputs):
             raise ArithmeticError("the network answered with NaN or infinity")
         return list(zip(*outputs, strict=True))

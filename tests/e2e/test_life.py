@@ -415,9 +415,9 @@ Runtime.encode = encode
 def test_a_worker_that_lost_its_device_is_replaced(
     start_service: Start, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Its caller gets a problem, and the log has an entry."""
+    """Its caller gets a problem, also for several pictures, and the log has an entry."""
     process, client = start_service(CAPSNET_WORKERS="1", **patch_workers(tmp_path, LOST))
-    answer = client.post("/classify", files={"file": SEVEN})
+    answer = client.post("/classify", files=[("file", SEVEN)] * 2)
     assert httpx.codes.SERVICE_UNAVAILABLE == answer.status_code
     wait_until_ok(client, process, "/readyz")
     process.send_signal(signal.SIGTERM)

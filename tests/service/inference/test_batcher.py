@@ -125,18 +125,3 @@ async def test_closing_finishes_what_was_accepted_and_refuses_the_rest() -> None
         with pytest.raises(Unavailable):
             start(batcher, 0)
         assert [[2 * row] for row in range(12)] == await rows_of(*calls)
-
-
-async def test_a_lost_batcher_answers_everybody_and_is_told() -> None:
-    """Those in the batch, those that wait and those that come later."""
-    gate, told = Gate(), list[Exception]()
-    async with batching(gate, on_lost=told.append) as batcher:
-        calls = [start(batcher, "lost")]
-        await gate.running()
-        calls += [start(batcher, row) for row in range(6)]
-        gate.let()
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        assert {Unavailable} == {type(outcome) for outcome in outcomes}
-        with pytest.raises(Unavailable):
-            start(batcher, 1)
-    assert ["the device fell off"] == [str(error) for error in told]
