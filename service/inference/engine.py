@@ -41,7 +41,7 @@ Row = tuple[Array, ...]
 
 @dataclass(eq=False)
 class Engine:
-    """Computes rows. Rows of different requests share batches."""
+    """What computes rows, and what is known of its networks."""
 
     batcher: Batcher
     manifests: dict[str, Manifest]
@@ -62,33 +62,6 @@ class Engine:
     def price(self, model: str, graph: Graph) -> int:
         """The price in rows of one row of a model's graph."""
         return self.prices.get((model, graph), 1)
-
-    async def compute(
-        self, model: str, graph: Graph, rows: Sequence[Row], claim: Claim
-    ) -> list[Row | Exception]:
-        """The results of rows, in order. A row that failed has its exception as result.
-
-        Rows beyond the first turn wait behind those that others sent meanwhile, so that nobody
-        waits for all of a large request.
-
-        Raises:
-            Unavailable: see `Batcher.submit`.
-        """
-        results: list[Row | Exception] = []
-        price = self.price(model, graph) * claim.image_price
-        turn_rows = max(1, TURN_COST // price)
-        for start in range(0, len(rows), turn_rows):
-            turn, began = rows[start : start + turn_rows], time.monotonic()
-            try:
-                computed = await self.batcher.submit((model, graph), turn, caller=claim.caller)
-            except BaseException:  # too late, or its client has left
-                claim.seconds["queue"] += time.monotonic() - began
-                raise
-            claim.seconds["queue"] += computed.waited_s
-            claim.seconds["compute"] += computed.computed_s
-            claim.record_computed(price * len(turn), computed.own_s)
-            results += computed.rows
-        return results
 
 
 @dataclass(frozen=True)
@@ -126,7 +99,30 @@ class ServedNet:
         return await self.slow.run(work, *args, **kwargs)
 
     async def _compute(self, graph: Graph, rows: Sequence[Row]) -> list[Row | Exception]:
-        return await self.engine.compute(self.manifest.name, graph, rows, self.claim)
+        """The results of rows, in order. A row that failed has its exception as result.
+
+        Rows beyond the first turn wait behind those that others sent meanwhile, so that nobody
+        waits for all of a large request.
+
+        Raises:
+            Unavailable: see `Batcher.submit`.
+        """
+        model, engine, claim = self.manifest.name, self.engine, self.claim
+        results: list[Row | Exception] = []
+        price = engine.price(model, graph) * claim.image_price
+        turn_rows = max(1, TURN_COST // price)
+        for start in range(0, len(rows), turn_rows):
+            turn, began = rows[start : start + turn_rows], time.monotonic()
+            try:
+                computed = await engine.batcher.submit((model, graph), turn, caller=claim.caller)
+            except BaseException:  # too late, or its client has left
+                claim.seconds["queue"] += time.monotonic() - began
+                raise
+            claim.seconds["queue"] += computed.waited_s
+            claim.seconds["compute"] += computed.computed_s
+            claim.record_computed(price * len(turn), computed.own_s)
+            results += computed.rows
+        return results
 
 
 def _checked(error: Exception) -> Problem:

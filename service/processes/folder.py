@@ -56,10 +56,10 @@ def _remove_abandoned(temporary: Path) -> None:
 
 
 class Revision(NamedTuple):
-    """Bundles and keys that a worker serves."""
+    """Bundles and keys that a worker serves; empty texts before there are any."""
 
     bundles: str = ""
-    """The name of a copy of the bundles."""
+    """The folder of a copy of the bundles."""
     keys: str = ""
     """The digests of the API keys, as `Access.dump` gives them."""
 
@@ -76,21 +76,18 @@ class Revisions:
         self._workers = workers
 
     @property
-    def current(self) -> Revision | None:
-        """What all workers are to serve; None before the first `change`."""
-        return self._read("current")
+    def current(self) -> Revision:
+        """What all workers are to serve."""
+        return Revision(*map(self._read, Revision._fields))
 
-    def change(self, **parts: str) -> Revision:
-        """Have all workers serve other bundles, or other keys, and return the whole revision."""
-        with (self._folder / "current.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            revision = (self.current or Revision())._replace(**parts)
-            self._write("current", revision)
-        return revision
+    def change(self, **parts: str) -> None:
+        """Have all workers serve other keys, or other bundles."""
+        for name, text in parts.items():
+            self._write(name, text)
 
     def report(self, slot: int, revision: Revision) -> None:
         """Record what a worker serves."""
-        self._write(f"serving-{slot}", revision)
+        self._write(f"serving-{slot}", "\n".join(revision))
 
     def clear(self, slot: int) -> None:
         """Remove the files of a worker that has ended, except its counters."""
@@ -98,14 +95,15 @@ class Revisions:
             for path in self._folder.glob(pattern):
                 path.unlink()
 
-    def served_by(self, slot: int) -> Revision | None:
-        """What a worker serves; None if it cannot answer."""
-        return self._read(f"serving-{slot}")
+    def served_by(self, slot: int) -> Revision:
+        """What a worker serves; nothing if it cannot answer."""
+        return Revision(*self._read(f"serving-{slot}").split("\n"))
 
     @property
     def served(self) -> list[Revision]:
         """What the workers serve that can answer."""
-        return [served for slot in range(self._workers) if (served := self.served_by(slot))]
+        revisions = map(self.served_by, range(self._workers))
+        return [revision for revision in revisions if revision.bundles]
 
     def count_workers(self) -> dict[str, int]:
         """How many workers the settings ask for, and how many can answer."""
@@ -122,14 +120,14 @@ class Revisions:
             return True
         return False
 
-    def _read(self, name: str) -> Revision | None:
+    def _read(self, name: str) -> str:
         try:
-            return Revision(*(self._folder / name).read_text().split("\n"))
+            return (self._folder / name).read_text()
         except FileNotFoundError:
-            return None
+            return ""
 
-    def _write(self, name: str, revision: Revision) -> None:
+    def _write(self, name: str, text: str) -> None:
         """Replace a file in one step, because others read it."""
         part = self._folder / f".{name}.{os.getpid()}"
-        part.write_text("\n".join(revision))
+        part.write_text(text)
         part.replace(self._folder / name)

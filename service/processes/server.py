@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import multiprocessing
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -21,7 +19,6 @@ from fastapi import FastAPI
 
 from service.http.protocol import Connections, Http1, max_connections
 from service.settings import Settings
-from service.telemetry import FOLDER_VARIABLE
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE_S = 75
@@ -33,9 +30,6 @@ time never writes into a connection that is closing.
 _ACCEPTS_AT_ONCE = 4
 """In one turn of the event loop. If connections come faster than turns, the kernel's queue fills,
 and the kernel resets those that do not fit. More at once would leave none to the other workers."""
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""Errors of `accept` that last until something is released. `accept` also reports errors of the
-connection itself, such as ECONNABORTED: the next connection may succeed (accept(2))."""
 _BEAT_S = 0.5
 """A worker tells the supervisor this often that its event loop turns."""
 
@@ -83,7 +77,6 @@ class Server(uvicorn.Server):
         self._listeners: list[socket.socket] = []
         self._accepting: set[asyncio.Task[None]] = set()
         self._end_at = float("inf")
-        self._is_orphan = False
         self._batch_s = 0.0
         """Seconds that the running batch has taken, counted in beats: a machine that was frozen is
         no reason to end.
@@ -95,8 +88,6 @@ class Server(uvicorn.Server):
         failure = self._context.failure
         if failure:
             self._send_to_supervisor(failure)
-        if self._is_orphan:  # nobody else removes what the supervisor has left
-            shutil.rmtree(os.environ[FOLDER_VARIABLE], ignore_errors=True)
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -158,11 +149,12 @@ class Server(uvicorn.Server):
             connection, _ = listener.accept()
         except BlockingIOError:  # another worker was faster
             return False
-        except OSError as error:
+        except ConnectionError:  # its client is gone; the next one may be sound (accept(2))
+            return True
+        except OSError as error:  # descriptors or memory are used up
             log.warning("no connection accepted: %s", error)
-            if error.errno in _EXHAUSTED:
-                loop.remove_reader(listener)  # until the next tick
-            return isinstance(error, ConnectionError)  # the next one may be sound
+            loop.remove_reader(listener)  # until the next tick
+            return False
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does not
         task = loop.create_task(self._begin(connection))
@@ -197,5 +189,4 @@ class Server(uvicorn.Server):
         if parent and parent.is_alive():
             self._send_to_supervisor(True)
         else:
-            self._is_orphan = self._context.draining = True
-            self._end_at = 0.0
+            self._context.draining, self._end_at = True, 0.0

@@ -42,10 +42,6 @@ class Snapshots:
     def __init__(self, folder: Path, revisions: Revisions) -> None:
         self._folder, self._revisions = folder, revisions
 
-    def bundles(self, name: str) -> Path:
-        """The folder of a copy."""
-        return self._folder / name
-
     @contextmanager
     def lock(self, *, wait: bool) -> Iterator[None]:
         """Keep other workers from making a copy, until the context or this process ends.
@@ -69,13 +65,13 @@ class Snapshots:
     def _remove_others(self) -> None:
         current = self._revisions.current
         for path in self._folder.glob(f"{_PREFIX}*"):
-            if not (current and path.name == current.bundles):
+            if str(path) != current.bundles:
                 shutil.rmtree(path, ignore_errors=True)
 
     def take(self, settings: Settings, *, strict: bool = True) -> str:
-        """Copy the bundles on disk, and return the name of the copy.
+        """Copy the bundles on disk, and return the folder of the copy.
 
-        It is the name of the current copy if that has the same files.
+        It is that of the current copy if that has the same files.
 
         Args:
             settings: name the folder and the bundles.
@@ -86,32 +82,29 @@ class Snapshots:
             BundleRefused: a bundle cannot be opened, if `strict`.
         """
         copy = Path(tempfile.mkdtemp(dir=self._folder, prefix=_PREFIX))
-        current = self._revisions.current
-        known = _files(self.bundles(current.bundles)) if current else {}
-        self._copy_bundles(settings, copy, strict=strict)
-        files = _files(copy)
-        if current and files == known:
-            return current.bundles
-        changed = sorted({path.parts[0] for path, _ in files.items() - known.items()})
-        for path, reason in refuse_candidates([copy / name for name in changed]).items():
-            original = reason.replace(str(copy), str(settings.bundles))
-            if strict:
-                raise BundleRefused(original)
-            log.error("bundle skipped: %s", original)
-            shutil.rmtree(path)
-        return copy.name
+        current = self._revisions.current.bundles
+        known = _files(Path(current)) if current else {}
 
-    def _copy_bundles(self, settings: Settings, target: Path, *, strict: bool) -> None:
+        def refuse(name: str, error: Exception) -> None:
+            if strict:
+                raise error
+            log.error("bundle skipped: %s", error)
+            shutil.rmtree(copy / name, ignore_errors=True)
+
         left = MAX_BUNDLES_BYTES
         for path in find_bundles(settings.bundles, settings.models):
             if path.is_dir():  # else loading says so
                 try:
-                    left -= _copy_bundle(path, target / path.name, left)
+                    left -= _copy_bundle(path, copy / path.name, left)
                 except OSError as error:
-                    if strict:
-                        raise
-                    log.error("bundle skipped: %s", error)  # noqa: TRY400
-                    shutil.rmtree(target / path.name, ignore_errors=True)
+                    refuse(path.name, error)
+        files = _files(copy)
+        if current and files == known:
+            return current
+        changed = sorted({path.parts[0] for path, _ in files.items() - known.items()})
+        for path, reason in refuse_candidates([copy / name for name in changed]).items():
+            refuse(path.name, BundleRefused(reason.replace(str(copy), str(settings.bundles))))
+        return str(copy)
 
 
 def _copy_bundle(source: Path, target: Path, most: int) -> int:

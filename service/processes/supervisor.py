@@ -176,7 +176,7 @@ class Supervisor(multiprocess.Multiprocess):
             self._fail(f"no worker was ready for {UNREADY_TIMEOUT_S:g} s")
 
     def _watch(self, slot: int, process: Process) -> None:
-        if self._revisions.served_by(slot):
+        if self._revisions.served_by(slot).bundles:
             self._unready_s, self._was_ready = 0.0, True
         if process.replaced_at is None:
             process.kill_if_hung(self._options.heartbeat_timeout_s)
@@ -279,19 +279,15 @@ def _bind(host: str, port: int, *, for_grpc: bool = False) -> list[socket.socket
     bound = []
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in addresses:
-            opened = socket.socket(family, kind, protocol)
-            bound.append(opened)
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if for_grpc:
-                opened.bind(address)
-                opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-                opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        for family, *_, address in addresses:
+            if not for_grpc:
+                bound.append(socket.create_server(address, family=family, backlog=_BACKLOG))
                 continue
-            if family == socket.AF_INET6:
-                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.append(opened := socket.socket(family))
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             opened.bind(address)
-            opened.listen(_BACKLOG)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
         for opened in bound:
             opened.close()

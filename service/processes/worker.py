@@ -67,7 +67,7 @@ class Worker:
         current = self._revisions.current
         self._served = Revision()
         """What this worker serves."""
-        self._access = Access(settings, current and current.keys)
+        self._access = Access(settings, current.keys)
         self.app = create_app(
             settings,
             access=self._access,
@@ -91,13 +91,13 @@ class Worker:
         Report first, then compare: a reload that did not wait for this report has already made
         others current, which are loaded then.
         """
-        if self._revisions.current is None:
+        if not self._revisions.current.bundles:
             await asyncio.to_thread(self._copy_first)
         while True:
-            revision = self._current
+            revision = self._revisions.current
             engine = await self._load(revision.bundles)
             self._serve(revision)
-            if self._current.bundles == revision.bundles:
+            if self._revisions.current.bundles == revision.bundles:
                 break
             engine.batcher.close()
         follow = (self._follow_keys, self._follow_bundles)
@@ -107,19 +107,12 @@ class Worker:
     def _copy_first(self) -> None:
         """Make the bundles and keys current, unless another worker has."""
         with self._snapshots.lock(wait=True):
-            if self._revisions.current is None:
+            if not self._revisions.current.bundles:
                 bundles = self._snapshots.take(self._settings, strict=False)
-                self._revisions.change(bundles=bundles, keys=self._access.dump())
+                self._revisions.change(keys=self._access.dump(), bundles=bundles)
 
     async def _load(self, bundles: str, *, strict: bool = False) -> Engine:
-        folder = self._snapshots.bundles(bundles)
-        return await load_engine(self._context, strict=strict, folder=folder)
-
-    @property
-    def _current(self) -> Revision:
-        current = self._revisions.current
-        assert current  # made before a worker loads
-        return current
+        return await load_engine(self._context, strict=strict, folder=Path(bundles))
 
     async def _repeat(self, follow: Callable[[], Awaitable[None]]) -> None:
         """Follow what is current or requested, for as long as this process runs."""
@@ -135,7 +128,7 @@ class Worker:
 
     async def _follow_keys(self) -> None:
         """Use the current keys, whatever the bundles do."""
-        self._serve(self._served._replace(keys=self._current.keys))
+        self._serve(self._served._replace(keys=self._revisions.current.keys))
 
     async def _follow_bundles(self) -> None:
         """Reload when a signal has requested that, and serve the current bundles."""
@@ -154,7 +147,7 @@ class Worker:
             BundleRefused: they cannot be loaded; this process has failed.
         """
         async with self._loading:
-            bundles = self._current.bundles
+            bundles = self._revisions.current.bundles
             if bundles != self._served.bundles:
                 try:
                     self._use_bundles(bundles, await self._load(bundles))
@@ -194,9 +187,10 @@ class Worker:
             keys = (await asyncio.to_thread(Access, self._settings)).dump()
         except SettingsError as error:
             raise KeysRefused(str(error)) from error
-        if keys != self._current.keys:
-            self._serve(self._served._replace(keys=self._revisions.change(keys=keys).keys))
-            await self._until_all(lambda served: served.keys == self._current.keys)
+        if keys != self._revisions.current.keys:
+            self._revisions.change(keys=keys)
+            await self._follow_keys()
+            await self._until_all(lambda served: served.keys == self._revisions.current.keys)
 
     async def _replace_bundles(self) -> None:
         """Have all workers serve the bundles on disk, and return when they do.

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Mapping
@@ -15,7 +16,6 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
 from io import UnsupportedOperation
-from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
 from typing import Any, Literal, TextIO
 
@@ -52,59 +52,48 @@ def configure(log_format: LogFormat, *, fields: Mapping[str, str] | None = None)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # one for each odd tag of a picture
 
 
-class Lines(QueueHandler):
-    """Has events written by another thread, so that no request waits for a slow reader of the log.
+class Lines(logging.Handler):
+    """Has events written by a thread, so that no request waits for a slow reader of the log.
 
-    Beyond `MAX_LINES` that wait, further ones are dropped, and their number is written.
+    The lines of `_PERIOD_S` are written together: between two inferences, each would take several
+    times as long, because the processor's caches are cold. Beyond `MAX_LINES` that wait, further
+    ones are dropped, and their number is written.
     """
 
-    queue: Queue[str]
-
     def __init__(self, stream: TextIO) -> None:
-        super().__init__(Queue(MAX_LINES))
-        self._writer = Writer(self.queue, stream)
-        self._writer.start()
+        super().__init__()
+        self._stream = stream
+        self._waiting = Queue[str](MAX_LINES)
+        self._dropped = 0
+        threading.Thread(target=self._write_all, name="log", daemon=True).start()
 
-    def prepare(self, record: logging.LogRecord) -> str:
-        """The text of a record, at once: others may hold what changes, or what has to be freed."""
-        return self.format(record)
-
-    def enqueue(self, line: str) -> None:  # type: ignore[override]  # what `prepare` returns
-        """Queue a line to be written, if there is room."""
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue the text of a record, which others may change later, or have to free."""
         try:
-            self.queue.put_nowait(line)
+            self._waiting.put_nowait(self.format(record))
         except Full:
-            self._writer.dropped += 1
+            self._dropped += 1
+        except Exception:  # noqa: BLE001  as in all handlers of Python
+            self.handleError(record)
 
     def flush(self) -> None:
         """Wait until all is written, but not for long."""
-        with self.queue.all_tasks_done:
-            self.queue.all_tasks_done.wait_for(lambda: not self.queue.unfinished_tasks, _FLUSH_S)
+        with self._waiting.all_tasks_done:
+            self._waiting.all_tasks_done.wait_for(
+                lambda: not self._waiting.unfinished_tasks, _FLUSH_S
+            )
 
-
-class Writer(QueueListener):
-    """Writes the lines of `_PERIOD_S` together.
-
-    Between two inferences, each would take several times as long, because the processor's caches
-    are cold.
-    """
-
-    def __init__(self, queue: Queue[str], stream: TextIO) -> None:
-        super().__init__(queue)
-        self._lines, self._stream = queue, stream
-        self.dropped = 0
-        """Lines that found no room."""
-
-    def handle(self, line: str) -> None:  # type: ignore[override]  # what `Lines` queues
-        """Write a line, and those that follow soon."""
-        time.sleep(_PERIOD_S)
-        lines = [line, *(self._lines.get() for _ in range(self._lines.qsize()))]
-        dropped, self.dropped = self.dropped, 0
-        note = f"{dropped} lines were dropped: nobody read them\n" if dropped else ""
-        with suppress(OSError, ValueError):  # it was closed
-            self._write("".join(f"{line}\n" for line in lines) + note)
-        for _ in lines[1:]:  # the listener counts the first one
-            self._lines.task_done()
+    def _write_all(self) -> None:
+        while True:
+            lines = [self._waiting.get()]
+            time.sleep(_PERIOD_S)
+            lines += [self._waiting.get() for _ in range(self._waiting.qsize())]
+            dropped, self._dropped = self._dropped, 0
+            note = f"{dropped} lines were dropped: nobody read them\n" if dropped else ""
+            with suppress(OSError, ValueError):  # it was closed
+                self._write("".join(f"{line}\n" for line in lines) + note)
+            for _ in lines:
+                self._waiting.task_done()
 
     def _write(self, text: str) -> None:
         """Write without the stream's buffer, whose lock would delay the end of the process."""

@@ -31,7 +31,7 @@ _FILE_BYTES = 1 << 20
 """The size of the files that prometheus_client creates."""
 
 
-class Metrics:
+class Metrics(Collector):
     """A registry of its own or, where workers share a folder, the sum of all workers'.
 
     Args:
@@ -45,11 +45,12 @@ class Metrics:
         count_workers: Callable[[], Mapping[str, int]] | None = None,
     ) -> None:
         self._waiting_rows = waiting_rows
+        self._count_workers = count_workers or dict
         own = CollectorRegistry()
         self._shown = CollectorRegistry() if count_workers else own
         if count_workers:
             MultiProcessCollector(self._shown)  # type: ignore[no-untyped-call]
-        self._shown.register(_Workers(count_workers or dict))
+        self._shown.register(self)
         counter = partial(Counter, registry=own)
         histogram = partial(Histogram, registry=own)
         total = partial(Gauge, multiprocess_mode="livesum", registry=own)
@@ -117,6 +118,13 @@ class Metrics:
         self._batch_rows.labels(*key).observe(rows)
         self._batch_seconds.labels(*key).observe(seconds)
 
+    def collect(self) -> Iterator[Metric]:
+        """The number of workers in each state."""
+        workers = GaugeMetricFamily("capsnet_workers", "Workers by state.", labels=["state"])
+        for state, count in self._count_workers().items():
+            workers.add_metric([state], count)
+        yield workers
+
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         self._waiting.set(self._waiting_rows())
@@ -136,17 +144,3 @@ def write_as(slot: int) -> None:
         with (Path(os.environ[FOLDER_VARIABLE]) / f"{kind}_{slot}.db").open("ab") as file:
             file.write(bytes(max(0, _FILE_BYTES - file.tell())))
     values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
-
-
-class _Workers(Collector):
-    """The number of workers in each state."""
-
-    def __init__(self, count_workers: Callable[[], Mapping[str, int]]) -> None:
-        self._count_workers = count_workers
-
-    def collect(self) -> Iterator[Metric]:
-        """How many there are in each state."""
-        workers = GaugeMetricFamily("capsnet_workers", "Workers by state.", labels=["state"])
-        for state, count in self._count_workers().items():
-            workers.add_metric([state], count)
-        yield workers
