@@ -210,8 +210,8 @@ def run_row(
         trainer = Trainer(plan, device=device, resume=plan.checkpoint_path.exists())
         if not trainer.run(max_minutes=max_minutes):
             return None
-        run, tested = trainer.state.run, sets.tested
-        presence = measure_presence(trainer.state.result, tested.images, device)
+        run, tested = trainer.runs[-1], sets.tested
+        presence = measure_presence(trainer.result, tested.images, device)
         result = Result(
             row=row.name,
             dataset=row.recipe.dataset,

@@ -155,7 +155,7 @@ def train(
     with plan.locked():
         trainer = Trainer(plan, device=torch_device, resume=resumes)
         if other:
-            loaded = trainer.state.start_from(other, fitting=transfer is not None)
+            loaded = trainer.start_from(other, fitting=transfer is not None)
             initialised = [key for key in trainer.network.state_dict() if key not in loaded]
             rest = ", ".join(initialised) or "nothing"
             console.print(f"weights from {source}: {', '.join(loaded)}; initialised: {rest}")
@@ -347,7 +347,7 @@ def conclude(trainer: Trainer) -> Iterator[str]:
     yield f"{name} is trained: {plan.checkpoint_path}"
     if validation is None or error_percent is None:
         return
-    if best := trainer.state.best:
+    if best := trainer.best:
         yield (
             f"kept the weights of step {best.step:,}, the best on held-out images: "
             f"{best.error_percent:.2f} % validation error"
@@ -355,7 +355,7 @@ def conclude(trainer: Trainer) -> Iterator[str]:
     if not plan.split:
         return
     class_names = plan.split.class_names
-    presence = measure_presence(trainer.state.kept_network(), validation.images, trainer.device)
+    presence = measure_presence(trainer.result, validation.images, trainer.device)
     found = recalls(validation.labels, presence, class_names)
     worst = ", ".join(map(str, found[:_WORST])) + ", ..." * (len(found) > _WORST)
     yield f"held-out images answered right, the worst class first: {worst}"

@@ -109,9 +109,7 @@ def test_a_replayed_step_does_what_a_usual_one_does(
         assert expected == pytest.approx(actual, rel=5e-2, abs=1e-2)
     assert isinstance(replayed.work, Replay)
     assert replayed.work.captured
-    for own, other in zip(
-        replayed.state.result.parameters(), usual.state.result.parameters(), strict=True
-    ):
+    for own, other in zip(replayed.result.parameters(), usual.result.parameters(), strict=True):
         torch.testing.assert_close(own, other, rtol=5e-2, atol=2e-2)
 
 

@@ -41,7 +41,7 @@ def test_convolutions_may_be_rounded(
     torch.testing.assert_close(exact.step(), rounded.step(), rtol=2e-2, atol=1e-3)
     assert (not able) == torch.equal(weights(exact)[VOTES], weights(rounded)[VOTES])
     assert rounded.run()
-    assert ("bfloat16" if able else "float32",) == rounded.state.run.convolutions
+    assert ("bfloat16" if able else "float32",) == rounded.runs[-1].convolutions
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_statistics_are_those_of_the_averaged_weights(
     images = trainer.task.batches.make(
         torch.cat([trainer.task.batches.rows(step) for step in range(trainer.done_steps)])
     ).images
-    averaged = deepcopy(trainer.state.result)
+    averaged = deepcopy(trainer.result)
     norms = [one for one in averaged.modules() if isinstance(one, torch.nn.BatchNorm2d)]
     given = []
     for norm in norms:

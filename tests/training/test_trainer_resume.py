@@ -73,7 +73,7 @@ def test_a_resumed_run_ends_in_the_same_weights(
     resumed = make_trainer(recipe=recipe, resume=True)
     assert resumed.run()
     torch.testing.assert_close(weights(through), weights(resumed), rtol=0, atol=0)
-    results = (trainer.state.result.state_dict() for trainer in (through, resumed))
+    results = (trainer.result.state_dict() for trainer in (through, resumed))
     torch.testing.assert_close(*results, rtol=0, atol=0)
 
 

@@ -31,13 +31,13 @@ def test_a_run_starts_from_a_bundle(
     """From its weights in 16 bits; its runs come before the new one."""
     start = starting_point(say_training(bundle_path, tmp_path / "toys").path)
     trainer = make_trainer("second", seed=2, recipe=replace(start.recipe, epochs=1))
-    trainer.state.start_from(start)
+    trainer.start_from(start)
     for name, weight in load(bundle_path).state_dict().items():
         assert torch.equal(weight, trainer.network.state_dict()[name])
     trainer.step()
     trainer.save()
     saved = starting_point(trainer.plan.directory)
-    assert [RUN.id, trainer.state.run.id] == [run.id for run in saved.runs]
+    assert [RUN.id, trainer.runs[-1].id] == [run.id for run in saved.runs]
 
 
 def test_a_broken_bundle_gives_no_weights(bundle_path: Path, tmp_path: Path) -> None:
@@ -57,12 +57,12 @@ def test_batches_that_the_weights_have_seen_are_refused(
 ) -> None:
     """A seed draws the same ones again, also where another run came in between."""
     with pytest.raises(TrainingError, match="another --seed"):
-        make_trainer("again").state.start_from(finished)
+        make_trainer("again").start_from(finished)
     second = make_trainer("second", seed=2)
-    second.state.start_from(finished)
+    second.start_from(finished)
     second.run()
     with pytest.raises(TrainingError, match="the batches of seed 1"):
-        make_trainer("third").state.start_from(Checkpoint.load(second.plan.directory / CHECKPOINT))
+        make_trainer("third").start_from(Checkpoint.load(second.plan.directory / CHECKPOINT))
 
 
 OTHER = DynamicConfig(stem=(Conv(5, 9),), primary_types=1)
@@ -88,7 +88,7 @@ def test_weights_of_another_network_are_refused(
     """Sizes must be the same; of those that need only fit, one at least has to."""
     trainer = make_trainer("second", recipe=replace(tiny, network=network))
     with pytest.raises(TrainingError, match=message):
-        trainer.state.start_from(finished, fitting=fitting)
+        trainer.start_from(finished, fitting=fitting)
 
 
 def test_a_larger_network_takes_what_fits(
@@ -98,7 +98,7 @@ def test_a_larger_network_takes_what_fits(
     larger = replace(tiny, network=replace(tiny.network, height=36, width=36))
     trainer = make_trainer("second", seed=2, recipe=larger)
     before = {name: value.clone() for name, value in trainer.network.state_dict().items()}
-    taken = trainer.state.start_from(finished, fitting=True)
+    taken = trainer.start_from(finished, fitting=True)
     anew = {"votes.weight", "decoder.pixels.weight", "decoder.pixels.bias"}
     assert before.keys() - anew == set(taken)
     for name, value in trainer.network.state_dict().items():
