@@ -37,7 +37,6 @@ from training.data.folder import FolderSplit, TrainingData, name_of
 from training.device import choose_device
 from training.imports import analyse_on
 from training.pretrained import (
-    PublishedWeights,
     Stem,
     check_size,
     choose_stem,
@@ -63,7 +62,7 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the recipe."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-LoadOwn = Callable[..., tuple[Recipe, TrainingData, PublishedWeights | None]]
+LoadOwn = Callable[..., tuple[Recipe, TrainingData]]
 _TRIAL_MINUTES = 0.5
 """The minutes that each stem is trained for, where the pictures do not decide between two."""
 _WORST = 10
@@ -134,7 +133,7 @@ def train(
     source = None if resumes else weights or transfer
     other = starting_point(source) if source else None
     torch_device = choose_device(device, threads=threads)
-    published, reason = None, ""
+    reason = ""
     if data is None:
         images = load_published(recipe, data_dir)
     else:
@@ -146,11 +145,11 @@ def train(
             try_out = partial(_try_stem, load_own)
             stem, reason = choose_stem(data, channels=channels, try_out=try_out)
         seen = other.pictures.learnt if other and other.pictures else ()
-        recipe, images, published = load_own(stem, seen=seen)
+        recipe, images = load_own(stem, seen=seen)
     if final:
         images = images.without_validation()
     validation, split = None if final else images.validation, images.split
-    parts = recipe, seed, images.training, validation, directory, split, published
+    parts = recipe, seed, images.training, validation, directory, split
     plan = Plan(*parts, command=typed_command())
     with plan.locked():
         trainer = Trainer(plan, device=torch_device, resume=resumes)
@@ -274,25 +273,22 @@ def _load_own(
     channels: int | None,
     split: FolderSplit,
     seen: Collection[str] = (),
-) -> tuple[Recipe, TrainingData, PublishedWeights | None]:
+) -> tuple[Recipe, TrainingData]:
     """The recipe that suits the pictures of a folder, with other settings, and the pictures.
-
-    Then the published weights, if the stem is pretrained.
 
     Args:
         seen: fingerprints of pictures that the weights have learnt from.
     """
-    published = find_weights() if stem == "pretrained" else None
     fixed = {"name", "dataset", "task", "channels", "num_classes"}
-    if published:
-        recipe = use_pretrained(recipe, published)
+    if stem == "pretrained":
+        recipe = use_pretrained(recipe, find_weights())
     names = {setting.partition("=")[0].removeprefix("network.") for setting in settings}
     try:
         network = override(recipe, settings, fixed=fixed).network  # before the folder is read
         size = (network.height, network.width)
-        if published:
+        if recipe.pretrained:
             check_size(*size)
-        asked = published or not names.isdisjoint({"height", "width"})
+        asked = recipe.pretrained or not names.isdisjoint({"height", "width"})
         fitted, data = load_pictures(
             recipe,
             folder,
@@ -301,17 +297,17 @@ def _load_own(
             seen=seen,
             split=split,
         )
-        return override(fitted, settings, fixed=fixed), data, published
+        return override(fitted, settings, fixed=fixed), data
     except SettingError as error:
         raise typer.BadParameter(str(error)) from error
 
 
 def _try_stem(load_own: LoadOwn, stem: Stem) -> float:
     """The error on held-out pictures, in percent, after half a minute of training with a stem."""
-    recipe, data, published = load_own(stem)
+    recipe, data = load_own(stem)
     with TemporaryDirectory() as directory:
-        parts = recipe, 1, data.training, data.validation, Path(directory)
-        trainer = Trainer(Plan(*parts, data.split, published), device=torch.device("cpu"))
+        plan = Plan(recipe, 1, data.training, data.validation, Path(directory), data.split)
+        trainer = Trainer(plan, device=torch.device("cpu"))
         trainer.run(max_minutes=_TRIAL_MINUTES, adapts_threads=True)
         return 100.0 if trainer.error_percent is None else trainer.error_percent
 

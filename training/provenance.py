@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from filelock import FileLock
 from pydantic.dataclasses import dataclass
@@ -152,24 +152,17 @@ def reads_of(bundles: Path, runs: Sequence[Run]) -> tuple[TestRead, ...]:
     return tuple(read for read in reads if read.run in ids)
 
 
-class Content(Protocol):
-    """The content of a file of a bundle."""
-
-    def save(self, file: BinaryIO) -> None:
-        """Write the file."""
-
-
 def update_manifest(
     bundle: Bundle,
     change: Callable[[Manifest], Manifest],
-    files: Mapping[str, Content] | None = None,
+    files: Mapping[str, Callable[[BinaryIO], object]] | None = None,
 ) -> Bundle:
     """Read a bundle's manifest again, change it and write it, while no other process does.
 
     Args:
         bundle: as it was opened; what is written starts from what is on disk now.
         change: gives the new manifest, all except the digests of `files`.
-        files: to write into the bundle, by file name.
+        files: what writes each file of the bundle, by file name.
 
     Raises:
         BundleError: the bundle's weights were replaced since it was opened, or it is damaged.
@@ -180,9 +173,9 @@ def update_manifest(
         if now.manifest.version != bundle.manifest.version:
             raise BundleError(f"{path}: the weights were replaced meanwhile")
         digests = dict(now.manifest.sha256)
-        for name, content in (files or {}).items():
+        for name, write in (files or {}).items():
             with replacing(path / name) as file:
-                content.save(file)
+                write(file)
             digests[name] = digest(path / name)
         changed = replace(change(now.manifest), sha256=digests)
         write_manifest(path, changed)

@@ -24,7 +24,6 @@ from model.capsnet.families import read_weights
 from model.capsnet.pretrained import PretrainedNetwork
 from training.data.datasets import Examples
 from training.data.folder import FolderSplit
-from training.pretrained import PublishedWeights
 from training.provenance import Run
 from training.recipes import Recipe, recipe_of
 
@@ -140,8 +139,6 @@ class Plan:
     directory: Path
     split: FolderSplit | None = None
     """The folder that the examples are from, where that is no published data set."""
-    weights: PublishedWeights | None = None
-    """The published weights that a pretrained stem starts from."""
     command: str = ""
     """The command that was typed to begin the run, for its card."""
 

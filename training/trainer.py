@@ -26,7 +26,7 @@ from training.device import Replay, Work, choose_threads, convolution_precision,
 from training.losses import Losses, total_loss
 from training.metrics import CLASS_ERROR, VALIDATION_ERROR, Meter, RunLog
 from training.muon import make_optimisers, set_rates
-from training.pretrained import load_weights, remember_features
+from training.pretrained import find_weights, load_weights, remember_features
 from training.provenance import Run
 from training.recipes import Recipe
 from training.state import (
@@ -61,6 +61,7 @@ class Trainer:
         TrainingError: the directory already holds a run and `resume` was not asked for, the
             checkpoint there belongs to another recipe, seed or split, or the recipe freezes what is
             not there, or everything.
+        SettingError: the package with the weights of a pretrained stem is not installed.
         CheckpointError: the checkpoint is missing or corrupt, or its weights do not fit.
     """
 
@@ -78,8 +79,8 @@ class Trainer:
         torch.manual_seed(plan.seed)
         self.network: Network = build(recipe.network).to(device)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if plan.weights:
-            load_weights(self.network, plan.weights)
+        if recipe.pretrained and not resume:
+            load_weights(self.network, find_weights())
         self._frozen = freeze(self.network, recipe.frozen)
         self._fit_layers()
         self.optimisers = make_optimisers(self.network, recipe, on_gpu=device.type == "cuda")

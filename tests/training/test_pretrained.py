@@ -52,7 +52,7 @@ def test_published_weights_are_loaded_and_frozen(tmp_path: Path) -> None:
     recipe = fit_size(use_pretrained(PRESETS["pictures"], published), NetworkConfig(3, 96, 96))
     recipe = replace(recipe, batch_size=4)
     images = np.random.default_rng(0).integers(0, 256, (4, 3, 96, 96), np.uint8)
-    plan = Plan(recipe, 1, Examples(images, np.arange(4)), None, tmp_path, weights=published)
+    plan = Plan(recipe, 1, Examples(images, np.arange(4)), None, tmp_path)
     trainer = Trainer(plan, device=CPU)
     stem = trainer.network.get_submodule("stem.0")
     tensors = torch.load(published.file, weights_only=True)

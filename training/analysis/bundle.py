@@ -6,10 +6,10 @@ a test split. Here, they are called held-out images.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from training.explained import measure_explained
 from training.figures import DECODED, draw_decoded, draw_sweeps
 from training.novelty import MIN_IMAGES, answer_others, compare_kinds, fit_novelty, score_novelty
 from training.pair_scores import choose_threshold
-from training.provenance import Content, runs_of, unseen_by, update_manifest
+from training.provenance import runs_of, unseen_by, update_manifest
 from training.recipes import recipe_of
 
 MEASURED = 5000
@@ -161,11 +161,11 @@ def write_findings(bundle: Bundle, **found: Any) -> Bundle:
 
     Directions join those of other names. Arrays of novelty and neighbours become files.
     """
-    files: dict[str, Content] = {}
+    files: dict[str, Callable[[BinaryIO], object]] = {}
     if (rule := found.get("novelty")) and rule.gaussians:
-        files[NOVELTY] = rule.gaussians
+        files[NOVELTY] = rule.gaussians.save
     if neighbours := found.get("neighbours"):
-        files[NEIGHBOURS] = neighbours.gallery
+        files[NEIGHBOURS] = neighbours.gallery.save
     directions = list(found.pop("directions", ()))
 
     def change(manifest: Manifest) -> Manifest:
