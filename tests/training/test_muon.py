@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from model.capsnet.routing import Votes
-from tests.training.runs import MakeTrainer, weights
+from tests.training.runs import MakeTrainer
 from training.muon import Muon, orthogonalise
 from training.recipes import Recipe
 
@@ -80,17 +80,3 @@ def test_only_the_stem_is_normalised(make_trainer: MakeTrainer, tiny_attention: 
         trainer.step()
     kept = {name for name, weight in kernels.items() if torch.isclose(weight.norm(), before[name])}
     assert {name for name in kernels if name.startswith("stem.")} == kept
-
-
-def test_a_resumed_run_ends_in_the_same_weights(
-    make_trainer: MakeTrainer, tiny_attention: Recipe
-) -> None:
-    """Momenta are kept, next to those of Adam and the average of the weights."""
-    recipe = replace(tiny_attention, average_decay=0.7, **MUON)
-    through = make_trainer("through", recipe=recipe)
-    through.run()
-    make_trainer(recipe=recipe).run(max_minutes=0)
-    resumed = make_trainer(recipe=recipe, resume=True)
-    assert resumed.done_steps < resumed.total_steps
-    assert resumed.run()
-    torch.testing.assert_close(weights(through), weights(resumed), rtol=0, atol=0)

@@ -56,17 +56,24 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("interrupt", [run_three_steps, run_until_killed])
-@pytest.mark.parametrize("decay", [0, 0.7], ids=["plain", "averaged"])
-@pytest.mark.parametrize("name", ["tiny", "tiny_baseline", "tiny_attention"])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("tiny", {}),
+        ("tiny_baseline", {"average_decay": 0.7}),
+        ("tiny_attention", {"average_decay": 0.7, "muon_rate": 0.02, "muon_votes": 0.2}),
+    ],
+    ids=["plain", "averaged", "averaged, with Muon"],
+)
 def test_a_resumed_run_ends_in_the_same_weights(
     make_trainer: MakeTrainer,
     request: pytest.FixtureRequest,
     interrupt: Callable[[Trainer], None],
     name: str,
-    decay: float,
+    settings: dict[str, float],
 ) -> None:
-    """Stopped or killed, a run goes on exactly, with dropout, statistics and average too."""
-    recipe = replace(request.getfixturevalue(name), average_decay=decay)
+    """Stopped or killed, a run goes on exactly: dropout, statistics, average and momenta too."""
+    recipe = replace(request.getfixturevalue(name), **settings)
     through = make_trainer("through", recipe=recipe)
     through.run()
     interrupt(make_trainer(recipe=recipe))
