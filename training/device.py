@@ -11,7 +11,7 @@ import ctypes
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from statistics import median
 
 import torch
@@ -169,30 +169,30 @@ class Replay:
         self._graph = graph
 
 
-def choose_threads(
-    work: Callable[[], object] | None = None, *, clock: Callable[[], float] = time.perf_counter
-) -> int:
+def choose_threads() -> int:
     """Let this process use one CPU thread or all, whichever convolve faster now; their number.
 
     Threads that share a core with another program wait for each other in every operation: on two
     cores of which one was busy, all threads were 7 to 22 times slower than one.
-
-    Args:
-        work: what is timed; by default a convolution.
-        clock: seconds.
     """
-    work = work or partial(torch.nn.Conv2d(16, 32, 5), torch.rand(32, 16, 32, 32))
-    seconds: dict[int, list[float]] = {1: [], _all_threads(): []}
-    for count, times in seconds.items():
+    seconds = {}
+    for count in (1, _all_threads()):
         torch.set_num_threads(count)
-        for _ in range(_TIMED + 1):
-            start = clock()
-            with torch.inference_mode():
-                work()
-            times.append(clock() - start)
-    best = min(seconds, key=lambda count: median(seconds[count][1:]))  # the first one warms up
+        seconds[count] = _time_convolution()
+    best = min(seconds, key=seconds.__getitem__)
     torch.set_num_threads(best)
     return best
+
+
+def _time_convolution() -> float:
+    """The seconds of a convolution, the median of some."""
+    convolve, images, seconds = torch.nn.Conv2d(16, 32, 5), torch.rand(32, 16, 32, 32), []
+    for _ in range(_TIMED + 1):
+        start = time.perf_counter()
+        with torch.inference_mode():
+            convolve(images)
+        seconds.append(time.perf_counter() - start)
+    return median(seconds[1:])  # the first one warms up
 
 
 @cache

@@ -23,31 +23,10 @@ CLASS_ERROR = "validation_class_error_percent"
 """The mean over classes of the percentage of wrong answers, where classes count evenly."""
 
 
-class Meter:
-    """Averages losses and speed since it was last read. Adding does not wait for the device."""
-
-    def __init__(self) -> None:
-        self._steps, self._since = 0, time.monotonic()
-
-    def add(self, losses: Losses) -> None:
-        """Count one step and its losses."""
-        values = torch.stack(list(losses.values()))
-        self._names = list(losses)
-        self._sums: Tensor = self._sums + values if self._steps else values
-        self._steps += 1
-
-    def read(self) -> tuple[dict[str, float], float]:
-        """Return the mean losses and the steps a second, after the device has done all steps."""
-        means = (self._sums.double() / self._steps).tolist()
-        now = time.monotonic()
-        steps_per_s = self._steps / max(now - self._since, 1e-9)
-        self._steps, self._since = 0, now
-        named = {f"{name}{LOSS}": mean for name, mean in zip(self._names, means, strict=True)}
-        return named, steps_per_s
-
-
 class RunLog:
-    """Stores and shows metrics: `metrics.jsonl`, and a progress bar or lines.
+    """Stores and shows a run's metrics: `metrics.jsonl`, and a progress bar or lines.
+
+    Losses and speed are means since they were last logged.
 
     Args:
         directory: of the run. Lines of its metrics past `keep_until` steps are dropped.
@@ -67,37 +46,43 @@ class RunLog:
             *Progress.get_default_columns(), TextColumn("{task.fields[shown]}")
         )
         self._bar = self._progress.add_task(name, total=total, completed=done, shown="")
+        self._steps, self._since = 0, time.monotonic()
         with self._progress:
             yield
 
-    def advance(self, step: int) -> None:
-        """Move the progress bar."""
-        self._progress.update(self._bar, completed=step)
+    def count(self, losses: Losses) -> None:
+        """Count one step and its losses, without waiting for the device, and move the bar."""
+        values = torch.stack(list(losses.values()))
+        self._names = list(losses)
+        self._sums: Tensor = self._sums + values if self._steps else values
+        self._steps += 1
+        self._progress.advance(self._bar)
 
-    def add(self, **values: float) -> None:
-        """Append one line, `step` and `epoch` among its values, and show its main values.
-
-        Only while the bar is shown.
-        """
-        with self.path.open("a") as file:
-            file.write(json.dumps(values) + "\n")
-        if VALIDATION_ERROR in values:
-            error, epoch = values[VALIDATION_ERROR], values["epoch"]
-            self._progress.console.print(f"epoch {epoch:.2f}: {error:.2f} % validation error")
-        else:
-            self._show_losses(values)
-
-    def _show_losses(self, values: dict[str, float]) -> None:
-        losses = ", ".join(
-            f"{name.removesuffix(LOSS)} {value:.4f}"
-            for name, value in values.items()
-            if name.endswith(LOSS)
-        )
-        state = f"{values['images_per_s']:,.0f} images/s, {losses}"
+    def add_losses(self, *, batch_size: int, **values: float) -> None:
+        """Append a line with the mean losses and the speed, after the device has done all steps."""
+        means = (self._sums.double() / self._steps).tolist()
+        losses = dict(zip(self._names, means, strict=True))
+        now = time.monotonic()
+        images_per_s = self._steps * batch_size / max(now - self._since, 1e-9)
+        self._steps, self._since = 0, now
+        named = {f"{name}{LOSS}": mean for name, mean in losses.items()}
+        self._write({**values, **named, "images_per_s": images_per_s})
+        state = f"{images_per_s:,.0f} images/s, "
+        state += ", ".join(f"{name} {mean:.4f}" for name, mean in losses.items())
         self._progress.update(self._bar, shown=state)
         if not self._progress.console.is_terminal:
             total = self._progress.tasks[self._bar].total
             self._progress.console.print(f"step {values['step']}/{total}: {state}")
+
+    def add_errors(self, **values: float) -> None:
+        """Append a line with the errors on held-out images, `step` and `epoch`, and print it."""
+        self._write(values)
+        error, epoch = values[VALIDATION_ERROR], values["epoch"]
+        self._progress.console.print(f"epoch {epoch:.2f}: {error:.2f} % validation error")
+
+    def _write(self, values: dict[str, float]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(values) + "\n")
 
 
 def _step(line: str) -> float:

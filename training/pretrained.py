@@ -9,7 +9,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -132,10 +132,6 @@ class FeatureMemory:
         self._compute = network.forward
         self._left = limit_bytes
         self._features: dict[bytes, Tensor] = {}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> FeatureMemory:
-        """Running averages of the weights share the memory: frozen weights are the same."""
-        return self
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from model.preprocess import WHITE
 from training.data.augment import moved_copies
 from training.device import Replay, Work, choose_threads, convolution_precision, device_name
 from training.losses import Losses, total_loss
-from training.metrics import CLASS_ERROR, VALIDATION_ERROR, Meter, RunLog
+from training.metrics import CLASS_ERROR, VALIDATION_ERROR, RunLog
 from training.muon import make_optimisers, set_rates
 from training.pretrained import find_weights, load_weights, remember_features
 from training.provenance import Run
@@ -175,19 +175,22 @@ class Trainer:
             choose_threads()
         start = saved = clock()
         before = self.runs[-1].seconds
-        meter = Meter()
         name, done = self.plan.recipe.name, self.done_steps
         shown = self._log.shown(name, total=self.total_steps, done=done)
         with stop_signals() as stopped, shown:
             while not self.complete:
-                meter.add(self.step())
-                logged = self.done_steps % log_every == 0 or self.complete
+                self._log.count(self.step())
                 now = clock()
                 self._record(seconds=before + now - start)
-                if logged:
-                    self._add_losses(*meter.read())
+                if self.done_steps % log_every == 0 or self.complete:
+                    self._log.add_losses(
+                        step=self.done_steps,
+                        epoch=self._epoch,
+                        batch_size=self.plan.recipe.batch_size,
+                        learning_rate=float(self.optimisers[0].param_groups[0]["lr"]),
+                        seconds=self.runs[-1].seconds,
+                    )
                 self._validate()
-                self._log.advance(self.done_steps)
                 if now - saved > save_every_s:
                     self.save()
                     saved = now
@@ -346,16 +349,6 @@ class Trainer:
         done = self.done_steps * self.plan.recipe.batch_size / self.task.batches.rows_per_epoch
         return min(done, self.plan.recipe.epochs)
 
-    def _add_losses(self, losses: dict[str, float], steps_per_s: float) -> None:
-        self._log.add(
-            step=self.done_steps,
-            epoch=self._epoch,
-            **losses,
-            learning_rate=float(self.optimisers[0].param_groups[0]["lr"]),
-            images_per_s=steps_per_s * self.plan.recipe.batch_size,
-            seconds=self.runs[-1].seconds,
-        )
-
     def _fit_statistics(self) -> None:
         """Fit the statistics of averaged weights to the latest images; to more when complete."""
         batches, count = self.task.batches, FITTED_AT_END if self.complete else FITTED
@@ -375,7 +368,7 @@ class Trainer:
         if validation:
             errors = self.task.errors(self.result, validation)
             self.error_percent = errors[VALIDATION_ERROR]
-            self._log.add(step=self.done_steps, epoch=self._epoch, **errors)
+            self._log.add_errors(step=self.done_steps, epoch=self._epoch, **errors)
             if self.plan.recipe.keep == "best":
                 self._keep_if_best(errors.get(CLASS_ERROR, self.error_percent))
         self.task.draw(self.result, validation, self.plan.directory / PREVIEW)

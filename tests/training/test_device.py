@@ -52,12 +52,11 @@ def test_the_faster_number_of_threads_is_used(
 ) -> None:
     """One, or all of this machine."""
     monkeypatch.setattr("training.device._all_threads", lambda: 2)
-    before, times = torch.get_num_threads(), [0.0]
+    monkeypatch.setattr(
+        "training.device._time_convolution", lambda: seconds[torch.get_num_threads()]
+    )
+    before = torch.get_num_threads()
     try:
-        chosen = choose_threads(
-            lambda: times.append(times[-1] + seconds[torch.get_num_threads()]),
-            clock=lambda: times[-1],
-        )
-        assert faster == chosen == torch.get_num_threads()
+        assert faster == choose_threads() == torch.get_num_threads()
     finally:
         torch.set_num_threads(before)
