@@ -79,11 +79,6 @@ class Checkpoint(BaseModel):
     """What the run needs to go on: the trained weights, the states of Adam and Muon, and the best
     weights so far, where there are some; empty where the run is complete."""
 
-    @property
-    def run(self) -> Run:
-        """The run of this checkpoint."""
-        return self.runs[-1]
-
     def record(self) -> dict[str, Any]:
         """What was learnt, as JSON-ready values: the entry `training` of a bundle's manifest."""
         record = self.model_dump(mode="json", exclude={"network", "progress"})

@@ -298,8 +298,9 @@ class Trainer:
             for field in fields(Recipe)
             if getattr(plan.recipe, field.name) != getattr(saved.recipe, field.name)
         ]
+        run = saved.runs[-1]
         same_split = plan.split.is_same(saved.pictures) if plan.split else not saved.pictures
-        same_run = (plan.seed, plan.held_out_count) == (saved.run.seed, saved.run.held_out)
+        same_run = (plan.seed, plan.held_out_count) == (run.seed, run.held_out)
         if others or not (same_split and same_run):
             named = f" ({', '.join(others)})" if others else ""
             raise TrainingError(f"{path} was trained with another recipe{named}, seed or split")

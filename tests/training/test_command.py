@@ -65,7 +65,7 @@ def test_what_restarts_by_itself_begins_and_then_goes_on(train: Train, tmp_path:
     """The same command starts a run and, after a kill, continues it."""
     for step in (1, 2):
         assert 0 == train(tmp_path, "--resume-or-begin").exit_code
-        assert step == saved(tmp_path).run.steps
+        assert step == saved(tmp_path).runs[-1].steps
 
 
 @pytest.mark.parametrize("option", ["--weights", "--transfer"])
@@ -78,7 +78,7 @@ def test_what_restarts_by_itself_takes_other_weights_once(
     for step in (1, 2):
         result = train(second, "--resume-or-begin", "--seed", "2", option, str(first))
         assert 0 == result.exit_code
-        assert step == saved(second).run.steps
+        assert step == saved(second).runs[-1].steps
     assert [1, 2] == [run.seed for run in saved(second).runs]
 
 
@@ -162,7 +162,7 @@ def test_a_run_tells_what_it_kept_and_what_to_do(tmp_path: Path, pets: Path) -> 
     assert 0 == result.exit_code, text
     kept = re.search(r"kept the weights of step (\d+), the best .*: (\S+) % validation", text)
     assert kept
-    assert int(kept[1]) == saved(run_dir).run.kept_step
+    assert int(kept[1]) == saved(run_dir).runs[-1].kept_step
     assert ("hardly better than guessing (50 %)" in text) == (float(kept[2]) >= 40)
     assert (run_dir / PREVIEW).is_file()
 

@@ -167,7 +167,7 @@ def test_the_best_weights_are_kept(
         trainer = make_trainer(resume=True, **options)
         trainer.run()
     saved = Checkpoint.load(trainer.plan.checkpoint_path)
-    assert (75, 100, {}) == (saved.run.kept_step, saved.run.steps, saved.progress)
+    assert (75, 100, {}) == (saved.runs[-1].kept_step, saved.runs[-1].steps, saved.progress)
     torch.testing.assert_close(kept[75], saved.network["decoder.pixels.weight"], rtol=0, atol=0)
     assert wavering[-1] == trainer.error_percent
 
