@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
@@ -18,14 +18,14 @@ from urllib.parse import unquote
 
 import grpc
 from fastapi import Response
+from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
 from starlette.types import ASGIApp, Message, Scope
 from tritonclient.grpc import service_pb2
 
 from service.admission import Admission
-from service.api.probes import livez, readyz
-from service.api.v2.http import describe_server
-from service.api.v2.models import ProtocolModel, Work, choose_outputs, compute, find, read_inputs
+from service.api.v2.http import OPERATIONS
+from service.api.v2.models import ProtocolModel, Work, choose_outputs, compute, find, read_work
 from service.api.v2.tensors import SentTensor
 from service.errors import (
     Busy,
@@ -38,7 +38,6 @@ from service.errors import (
 from service.http.keys import KEY_HEADER
 from service.http.middleware import ARRIVES_WHOLE, REQUEST_ID
 from service.http.request import TIMEOUT_HEADER, Request
-from service.http.route import Route
 
 if TYPE_CHECKING:  # the app makes the routes
     from service.app import Context
@@ -62,36 +61,22 @@ _HEADERS = {
 _TOLD = ("retry-after", REQUEST_ID.lower())
 """The headers of an error that become metadata of its call."""
 _CODES = {
-    400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
     403: grpc.StatusCode.PERMISSION_DENIED,
     404: grpc.StatusCode.NOT_FOUND,
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
-    413: grpc.StatusCode.INVALID_ARGUMENT,
-    415: grpc.StatusCode.INVALID_ARGUMENT,
-    422: grpc.StatusCode.INVALID_ARGUMENT,
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    500: grpc.StatusCode.INTERNAL,
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
-"""gRPC statuses by HTTP status. Any other status is INTERNAL."""
-_PUBLIC = frozenset({"ServerLive", "ServerReady"})
-"""The methods that need no key. They leave half of the budget to others."""
+"""gRPC statuses by HTTP status. Any other refuses what the message says: INVALID_ARGUMENT."""
 _RAW_TAG = 7 << 3 | 2
 """What a tensor of raw bytes begins with in a ModelInferRequest."""
 MAX_HEAD_BYTES = 16_384
 """All of a message but its raw tensors may have this many bytes: two of them become a hundred."""
 _IDENTITY = 1
 """The only compression, none: gRPC inflates a message whatever it becomes."""
-
-
-class Protobuf(Response):
-    """A message, of the types that the protocol's own client publishes."""
-
-    media_type = "application/grpc+proto"
-
-    def __init__(self, message: Any) -> None:
-        super().__init__(message.SerializeToString())
 
 
 @asynccontextmanager
@@ -120,7 +105,13 @@ async def serve_grpc(app: ASGIApp, context: Context) -> AsyncIterator[None]:
         "grpc.so_reuseport": 1,
     }
     server = grpc.aio.server(options=list(options.items()))
-    server.add_generic_rpc_handlers((_handlers(app, context.admission),))
+    # To gRPC, requests and answers are streams of one message: so a call is handled before its
+    # message has arrived, and is not over before its answer is sent.
+    handlers = {
+        name: grpc.stream_stream_rpc_method_handler(partial(_call, app, context.admission, name))
+        for name in OPERATIONS
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
 
     async def start() -> None:
         await context.has_bundles.wait()
@@ -146,19 +137,6 @@ async def serve_grpc(app: ASGIApp, context: Context) -> AsyncIterator[None]:
         await stopping
 
 
-def _handlers(app: ASGIApp, admission: Admission) -> grpc.GenericRpcHandler:
-    """The six methods.
-
-    To gRPC their requests and answers are streams of one message: so a call is handled before its
-    message has arrived, and is not over before its answer is sent.
-    """
-    handlers = {
-        name: grpc.stream_stream_rpc_method_handler(partial(_call, app, admission, name))
-        for name in METHODS
-    }
-    return grpc.method_handlers_generic_handler(SERVICE, handlers)
-
-
 async def _call(
     app: ASGIApp, admission: Admission, method: str, _requests: Any, context: Any
 ) -> None:
@@ -166,8 +144,9 @@ async def _call(
     claim = admission.claim(client_address(context.peer())[0])
     try:
         try:
-            spare = admission.limit_bytes // 2 if method in _PUBLIC else 0
-            claim.hold(CALL_BYTES, spare_bytes=spare)
+            # Methods that need no key leave half of the budget to others.
+            is_public = OPERATIONS[method][-1].get("permission") == "public"
+            claim.hold(CALL_BYTES, spare_bytes=admission.limit_bytes // 2 if is_public else 0)
         except Busy as busy:
             await context.abort(_CODES[busy.status], busy.detail, (("retry-after", "1"),))
         await _ask(app, _scope(context, f"/{SERVICE}/{method}"), context)
@@ -216,7 +195,7 @@ async def _ask(app: ASGIApp, scope: Scope, context: Any) -> None:
     if start["status"] != HTTPStatus.OK:
         headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
         told = tuple((name, headers[name]) for name in _TOLD if name in headers)
-        code = _CODES.get(start["status"], grpc.StatusCode.INTERNAL)
+        code = _CODES.get(start["status"], grpc.StatusCode.INVALID_ARGUMENT)
         await context.abort(code, json.loads(b"".join(parts))["detail"], told)
 
 
@@ -264,55 +243,8 @@ def _scope(context: Any, path: str) -> Scope:
     }
 
 
-def grpc_routes(max_rows: int) -> list[Route]:
-    """Make a route for each method. `max_rows` are those of the largest inference."""
-    public = {"needs_models": False, "permission": "public"}
-    own: dict[str, dict[str, Any]] = {
-        "ModelInfer": {"max_rows": max_rows},
-        "ServerMetadata": {"needs_models": False},
-        **dict.fromkeys(_PUBLIC, public),
-    }
-    return [
-        Route("POST", f"/{SERVICE}/{name}", handler, include_in_schema=False, **own.get(name, {}))
-        for name, handler in METHODS.items()
-    ]
-
-
-async def _server_live(request: Request) -> Protobuf:
-    """Check that the process can infer."""
-    return Protobuf(service_pb2.ServerLiveResponse(live=await _succeeds(livez(request))))
-
-
-async def _server_ready(request: Request) -> Protobuf:
-    """Check that the service takes requests."""
-    return Protobuf(service_pb2.ServerReadyResponse(ready=await _succeeds(readyz(request))))
-
-
-async def _server_metadata(request: Request) -> Protobuf:
-    """Show the server's metadata."""
-    return Protobuf(service_pb2.ServerMetadataResponse(**await describe_server(request)))
-
-
-async def _model_ready(request: Request) -> Protobuf:
-    """Check that a model is loaded."""
-    message = await _read(request, service_pb2.ModelReadyRequest)
-    try:
-        find(request, message.name)
-    except UnknownModel:
-        return Protobuf(service_pb2.ModelReadyResponse(ready=False))
-    return Protobuf(service_pb2.ModelReadyResponse(ready=True))
-
-
-async def _model_metadata(request: Request) -> Protobuf:
-    """Show a model's metadata."""
-    message = await _read(request, service_pb2.ModelMetadataRequest)
-    model = find(request, message.name)
-    return Protobuf(service_pb2.ModelMetadataResponse(**model.describe()))
-
-
-async def _model_infer(request: Request) -> Protobuf:
+async def _infer(request: Request, message: Any) -> Any:
     """Compute the outputs of a model."""
-    message = await _read(request, service_pb2.ModelInferRequest)
     model = find(request, message.model_name)
     work = await request.context.slow.run_if_large(message.ByteSize(), _check, message, model)
     outputs = await compute(request, work)
@@ -324,25 +256,29 @@ async def _model_infer(request: Request) -> Protobuf:
     )
     for spec, _ in work.outputs:
         answer.outputs.add(name=spec.name, datatype=spec.datatype, shape=[work.rows, *spec.row])
-    return Protobuf(answer)
+    return answer
 
 
-METHODS: Mapping[str, Callable[[Request], Awaitable[Response]]] = {
-    "ModelInfer": _model_infer,
-    "ModelMetadata": _model_metadata,
-    "ModelReady": _model_ready,
-    "ServerLive": _server_live,
-    "ServerMetadata": _server_metadata,
-    "ServerReady": _server_ready,
-}
+def handler_of(name: str) -> Callable[[Request], Awaitable[Response]]:
+    """Make the handler of a method from that of HTTP, for which a message is the query."""
+    handler = _infer if name == "ModelInfer" else OPERATIONS[name][2]
+    asked = getattr(service_pb2, f"{name}Request")
+    answered = getattr(service_pb2, f"{name}Response")
 
+    async def handle(request: Request) -> Response:
+        # A message without fields is not even read: some of its senders have no key.
+        query = [await _read(request, asked)] if asked.DESCRIPTOR.fields else []
+        try:
+            answer = await handler(request, *query)
+        except (Unavailable, UnknownModel):
+            if not name.endswith(("Live", "Ready")):
+                raise
+            answer = {}  # it is not
+        if isinstance(answer, dict):
+            answer = ParseDict(answer, answered(), ignore_unknown_fields=True)
+        return Response(answer.SerializeToString(), media_type="application/grpc+proto")
 
-async def _succeeds(probe: Awaitable[object]) -> bool:
-    try:
-        await probe
-    except Unavailable:
-        return False
-    return True
+    return handle
 
 
 async def _read(request: Request, kind: Any) -> Any:
@@ -353,8 +289,8 @@ async def _read(request: Request, kind: Any) -> Any:
         TooLarge: it has more than MAX_HEAD_BYTES.
     """
     body = await request.body()
-    _check_head(body)
     try:
+        _check_head(body)
         return kind.FromString(body)
     except DecodeError as error:
         raise MalformedRequest("the message is not of this method's type") from error
@@ -368,7 +304,7 @@ def _check_head(message: bytes) -> None:
         size, start = _read_varint(message, start)
         end = start + size
         if tag & 7 != 2 or end > len(message):
-            raise MalformedRequest("the message is not of this method's type")
+            raise DecodeError
         head_bytes += start - position + (0 if tag == _RAW_TAG else size)
         if head_bytes > MAX_HEAD_BYTES:
             text = f"a message has at most {MAX_HEAD_BYTES:,} bytes besides raw_input_contents"
@@ -383,7 +319,7 @@ def _read_varint(message: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << 7 * shift
         if byte < 0x80:
             return value, position + shift + 1
-    raise MalformedRequest("the message is not of this method's type")
+    raise DecodeError
 
 
 def _check(message: Any, model: ProtocolModel) -> Work:
@@ -403,6 +339,5 @@ def _check(message: Any, model: ProtocolModel) -> Work:
         SentTensor(tensor.name, tensor.datatype, list(tensor.shape), memoryview(content))
         for tensor, content in zip(message.inputs, contents, strict=True)
     )
-    rows, inputs = read_inputs(model, sent)
-    names = {tensor.name: True for tensor in message.outputs}
-    return Work(model, message.id, rows, inputs, choose_outputs(model, names, binary=True))
+    outputs = choose_outputs(model, {tensor.name: True for tensor in message.outputs}, binary=True)
+    return read_work(model, message.id, sent, outputs)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, Literal
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -13,12 +12,13 @@ from pydantic_core import to_json
 
 from model.views.decode import MAX_POSES
 from service import VERSION
+from service.api.models import ModelPath
 from service.api.probes import livez, readyz
-from service.api.v2.models import ProtocolModel, Work, choose_outputs, compute, find, read_inputs
+from service.api.v2.models import ProtocolModel, Work, choose_outputs, compute, find, read_work
 from service.api.v2.tensors import SentTensor, Tensors
 from service.errors import InvalidParameter, MalformedRequest, TooLarge
 from service.http.request import JSON, Request, invalid
-from service.http.route import Query, Route
+from service.http.route import Route
 
 BINARY = "application/octet-stream"
 TENSOR_HEADER = "Inference-Header-Content-Length"
@@ -27,15 +27,7 @@ _MARKS = (b",", b"[", b"{", b'"')
 _MAX_MARKS = 10_000
 """The JSON of a request may have this many marks, and two for each value: parsed lists, strings and
 objects take more memory than their bytes."""
-_NUMBER = re.compile(r"[0-9]{1,10}")
 Size = Annotated[int, Field(strict=True, ge=0, le=1 << 40)]
-
-
-class ProtocolModelPath(Query):
-    """The parameters of routes for one model."""
-
-    of_path: ClassVar = frozenset({"name"})
-    name: str = Field(examples=["mnist"])
 
 
 class _Strict(BaseModel):
@@ -47,25 +39,13 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class InputParameters(_Strict):
-    """The parameters of an input tensor."""
-
-    binary_data_size: Size | None = None
-
-
-class OutputParameters(_Strict):
-    """The parameters of a requested output tensor."""
-
-    binary_data: bool | None = None
-
-
 class InputTensor(_Strict):
     """An input, its values in `data` or after the JSON."""
 
     name: str
     shape: Annotated[list[Size], Field(max_length=8, fail_fast=True)]
     datatype: str
-    parameters: InputParameters = InputParameters()
+    parameters: dict[Literal["binary_data_size"], Size] = {}
     data: list[Any] | None = None
 
 
@@ -73,49 +53,17 @@ class RequestedOutput(_Strict):
     """An output that is asked for."""
 
     name: str
-    parameters: OutputParameters = OutputParameters()
-
-
-class RequestParameters(BaseModel):
-    """The parameters of a request. Others, such as priorities, are ignored."""
-
-    binary_data_output: bool = False
+    parameters: dict[Literal["binary_data"], bool] = {}
 
 
 class InferRequest(_Strict):
     """The JSON of a request."""
 
     id: Annotated[str, Field(max_length=256)] | None = None
-    parameters: RequestParameters = RequestParameters()
+    parameters: dict[str, Any] = {}
+    """`binary_data_output` is read. Others, such as priorities, are ignored."""
     inputs: Annotated[list[InputTensor], Field(max_length=8, fail_fast=True)]
     outputs: Annotated[list[RequestedOutput], Field(max_length=32, fail_fast=True)] = []
-
-
-def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
-    """The routes, those that are asked most first, and with gRPC those of its methods.
-
-    Args:
-        max_pictures: of one request; each is encoded and, for its novelty, decoded. A decoder
-            takes MAX_POSES poses all the same.
-        grpc: whether there is a port for it.
-    """
-    max_rows = max(2 * max_pictures, MAX_POSES)
-    get = partial(Route, "GET", include_in_schema=False)
-    plain = partial(get, needs_models=False)
-    infer_path = "/v2/models/{name}/infer"
-    routes = [
-        Route("POST", infer_path, infer, max_rows=max_rows, include_in_schema=False),
-        get("/v2/models/{name}", describe_model, fixed=True),
-        get("/v2/models/{name}/ready", check_model),
-        plain("/v2/health/live", live, permission="public"),
-        plain("/v2/health/ready", ready, permission="public"),
-        plain("/v2", describe_server),
-    ]
-    if grpc:
-        from service.api.v2.grpc import grpc_routes  # noqa: PLC0415  an extra
-
-        routes += grpc_routes(max_rows)
-    return routes
 
 
 async def live(request: Request) -> dict[str, bool]:
@@ -135,17 +83,17 @@ async def describe_server(_request: Request) -> dict[str, Any]:
     return {"name": "capsnet-service", "version": VERSION, "extensions": ["binary_tensor_data"]}
 
 
-async def describe_model(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
+async def describe_model(request: Request, query: ModelPath) -> dict[str, Any]:
     """Show a model's metadata."""
     return find(request, query.name).describe()
 
 
-async def check_model(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
+async def check_model(request: Request, query: ModelPath) -> dict[str, Any]:
     """Check that a model is loaded."""
     return {"name": find(request, query.name).name, "ready": True}
 
 
-async def infer(request: Request, query: ProtocolModelPath) -> Response:
+async def infer(request: Request, query: ModelPath) -> Response:
     """Compute the outputs of a model."""
     model, slow = find(request, query.name), request.context.slow
     body = await request.body()
@@ -158,15 +106,50 @@ async def infer(request: Request, query: ProtocolModelPath) -> Response:
     return await slow.run_if_large(work.answer_bytes, _answer, work, outputs)
 
 
+_PROBE: dict[str, Any] = {"needs_models": False, "permission": "public"}
+OPERATIONS: Mapping[str, tuple[str, str, Callable[..., Awaitable[Any]], dict[str, Any]]] = {
+    "ModelInfer": ("POST", "/v2/models/{name}/infer", infer, {}),
+    "ModelMetadata": ("GET", "/v2/models/{name}", describe_model, {}),
+    "ModelReady": ("GET", "/v2/models/{name}/ready", check_model, {}),
+    "ServerLive": ("GET", "/v2/health/live", live, _PROBE),
+    "ServerReady": ("GET", "/v2/health/ready", ready, _PROBE),
+    "ServerMetadata": ("GET", "/v2", describe_server, {"needs_models": False}),
+}
+"""By its name in gRPC: the method and path of HTTP, the handler, and the options of both routes.
+
+Those that are asked most stand first.
+"""
+
+
+def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
+    """The routes of HTTP and, if there is a port for it, of gRPC.
+
+    Args:
+        max_pictures: of one request; each is encoded and, for its novelty, decoded. A decoder
+            takes MAX_POSES poses all the same.
+        grpc: whether there is a port for it.
+    """
+    max_rows = max(2 * max_pictures, MAX_POSES)
+    route = partial(Route, include_in_schema=False, max_rows=max_rows)
+    routes = [route(*of_http, **options) for *of_http, options in OPERATIONS.values()]
+    if grpc:
+        from service.api.v2.grpc import SERVICE, handler_of  # noqa: PLC0415  an extra
+
+        routes += [
+            route("POST", f"/{SERVICE}/{name}", handler_of(name), **options)
+            for name, (*_, options) in OPERATIONS.items()
+        ]
+    return routes
+
+
 def _split(body: bytes, length: str | None) -> tuple[bytes, memoryview]:
     """The JSON of a body, which is empty for an image file alone, and what follows it."""
     if length is None:
         return body or b" ", memoryview(b"")
-    if not _NUMBER.fullmatch(length):
-        raise MalformedRequest(f"{TENSOR_HEADER} is a number of bytes")
-    end = int(length)
+    end = int(length[:20]) if length.isdecimal() else len(body) + 1
     if end > len(body):
-        raise MalformedRequest(f"{TENSOR_HEADER}: the body has {len(body):,} bytes, not {end:,}")
+        text = f"{TENSOR_HEADER} is the number of bytes of the JSON, at most {len(body):,}"
+        raise MalformedRequest(text)
     return body[:end], memoryview(body)[end:]
 
 
@@ -178,29 +161,25 @@ def _read(head: bytes, tensors: memoryview, model: ProtocolModel) -> Work:
         request = InferRequest.model_validate_json(head)
     except ValidationError as error:
         raise invalid(error) from error
-    rows, inputs = read_inputs(model, _with_values(request.inputs, tensors))
-    names = {output.name: output.parameters.binary_data for output in request.outputs}
-    outputs = choose_outputs(model, names, binary=request.parameters.binary_data_output)
-    return Work(model, request.id or "", rows, inputs, outputs)
+    binary = request.parameters.get("binary_data_output") is True
+    names = {one.name: one.parameters.get("binary_data", binary) for one in request.outputs}
+    outputs = choose_outputs(model, names, binary=binary)
+    return read_work(model, request.id or "", _with_values(request.inputs, tensors), outputs)
 
 
 def _with_values(inputs: list[InputTensor], content: memoryview) -> Iterator[SentTensor]:
     """Each input with its values, which stand in the JSON or after it.
 
     Raises:
-        InvalidParameter, MalformedRequest: it has none, or too few or too many bytes follow.
+        InvalidParameter, MalformedRequest: it has none, or bytes follow that are no tensor's.
     """
     for tensor in inputs:
-        size, values = tensor.parameters.binary_data_size, tensor.data
+        size, values = tensor.parameters.get("binary_data_size"), tensor.data
         if (size is None) == (values is None):
             text = f"{tensor.name[:64]}: send either data or binary_data_size"
             raise InvalidParameter(text, parameter="inputs")
-        raw = content[: size or 0]
-        if len(raw) < (size or 0):
-            text = f"{tensor.name[:64]}: binary_data_size is {size:,}; {len(raw):,} bytes are left"
-            raise InvalidParameter(text, parameter="inputs")
-        content = content[len(raw) :]
-        sent = raw if values is None else values
+        sent = content[:size] if values is None else values
+        content = content[size or 0 :]
         yield SentTensor(tensor.name, tensor.datatype, tensor.shape, sent)
     if content:
         raise MalformedRequest(f"{len(content):,} bytes follow the last tensor")
@@ -208,21 +187,22 @@ def _with_values(inputs: list[InputTensor], content: memoryview) -> Iterator[Sen
 
 def _answer(work: Work, outputs: Tensors) -> Response:
     """Form the JSON, and after it the outputs that are requested as bytes."""
-    described: list[bytes] = []
+    described: list[dict[str, Any]] = []
     tensors: list[bytes] = []
     for spec, binary in work.outputs:
-        output = {**spec.describe(), "shape": [work.rows, *spec.row]}
-        tensor = outputs[spec.name]
+        described.append({**spec.describe(), "shape": [work.rows, *spec.row]})
         if binary:
-            tensors.append(spec.to_bytes(tensor))
-            size = {"binary_data_size": len(tensors[-1])}
-            described.append(to_json({**output, "parameters": size}))
+            tensors.append(spec.to_bytes(outputs[spec.name]))
+            described[-1]["parameters"] = {"binary_data_size": len(tensors[-1])}
         else:
-            described.append(to_json(output)[:-1] + b',"data":' + spec.to_json(tensor) + b"}")
-    named = {"id": work.id} if work.id else {}
-    version = work.model.manifest.version
-    head = to_json({"model_name": work.model.name, "model_version": version, **named})
-    text = head[:-1] + b',"outputs":[' + b",".join(described) + b"]}"
+            described[-1]["data"] = outputs[spec.name]
+    answer = {
+        "model_name": work.model.name,
+        "model_version": work.model.manifest.version,
+        **({"id": work.id} if work.id else {}),
+        "outputs": described,
+    }
+    text = to_json(answer, fallback=lambda array: array.ravel().tolist())
     if not tensors:
         return Response(text, media_type=JSON)
     return Response(

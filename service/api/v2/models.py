@@ -40,11 +40,8 @@ class ProtocolModel:
     """Of one request."""
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
-    compute: Callable[[Request, Manifest, Tensors, set[str]], Awaitable[Tensors]]
-    """Computes the wanted outputs, and perhaps others, of a request's inputs.
-
-    It raises InvalidParameter where an input is missing or given twice over.
-    """
+    compute: Callable[[Request, Work], Awaitable[Tensors]]
+    """Computes the wanted outputs, and perhaps others."""
 
     @property
     def max_values(self) -> int:
@@ -75,6 +72,11 @@ class Work:
     """The requested tensors, each with whether it is sent as raw bytes."""
 
     @property
+    def wanted(self) -> set[str]:
+        """The names of the requested tensors."""
+        return {spec.name for spec, _ in self.outputs}
+
+    @property
     def answer_bytes(self) -> int:
         """The bytes of the answer, at most or nearly so."""
         return self.rows * sum(
@@ -83,8 +85,13 @@ class Work:
         )
 
 
-def read_inputs(model: ProtocolModel, inputs: Iterable[SentTensor]) -> tuple[int, Tensors]:
-    """The number of rows, and the tensors.
+def read_work(
+    model: ProtocolModel,
+    request_id: str,
+    inputs: Iterable[SentTensor],
+    outputs: list[tuple[TensorSpec, bool]],
+) -> Work:
+    """Check the inputs of a request to a model, and read them.
 
     Raises:
         Problem: a tensor is not one of the model's.
@@ -100,18 +107,18 @@ def read_inputs(model: ProtocolModel, inputs: Iterable[SentTensor]) -> tuple[int
     rows = set(map(len, tensors.values()))
     if len(rows) != 1:
         raise InvalidParameter("all inputs have the same number of rows", parameter="inputs")
-    return rows.pop(), tensors
+    return Work(model, request_id, rows.pop(), tensors, outputs)
 
 
 def choose_outputs(
-    model: ProtocolModel, names: Mapping[str, bool | None], *, binary: bool = False
+    model: ProtocolModel, names: Mapping[str, bool], *, binary: bool = False
 ) -> list[tuple[TensorSpec, bool]]:
     """The requested outputs, or the default ones, each with whether it is sent as raw bytes.
 
     Args:
         model: whose they are.
-        names: of those that are requested, each with whether raw bytes are; None is `binary`.
-        binary: whether raw bytes are sent where that is not said.
+        names: of those that are requested, each with whether it is sent as raw bytes.
+        binary: whether the default ones are.
 
     Raises:
         InvalidParameter: there is no such output.
@@ -120,8 +127,8 @@ def choose_outputs(
     for name in names.keys() - specs.keys():
         text = f"{name[:64]!r} is unknown; outputs: {', '.join(specs)}"
         raise InvalidParameter(text, parameter="outputs")
-    names = names or {name: None for name, spec in specs.items() if not spec.optional}
-    return [(specs[name], binary if is_raw is None else is_raw) for name, is_raw in names.items()]
+    names = names or {name: binary for name, spec in specs.items() if not spec.optional}
+    return [(specs[name], is_raw) for name, is_raw in names.items()]
 
 
 async def compute(request: Request, work: Work) -> Tensors:
@@ -130,13 +137,15 @@ async def compute(request: Request, work: Work) -> Tensors:
     Raises:
         Busy, TooLate: see `Claim.admit`.
         Unavailable: there is no room for the answer.
-        Problem: an image file cannot be read.
+        Problem: an input is missing, or an image file cannot be read.
     """
+    for spec in work.model.inputs:
+        if not spec.optional and spec.name not in work.inputs:
+            raise InvalidParameter(f"the input {spec.name} is missing", parameter=spec.name)
     request.claim.reserve_answer(work.answer_bytes)
-    model, wanted = work.model, {spec.name for spec, _ in work.outputs}
-    price = request.engine.price(model.manifest.name, graph_of(model.needs))
-    request.admit(work.rows * (2 if "novelty" in wanted else 1), price=price)  # it decodes too
-    return await model.compute(request, model.manifest, work.inputs, wanted)
+    price = request.engine.price(work.model.manifest.name, graph_of(work.model.needs))
+    request.admit(work.rows * (2 if "novelty" in work.wanted else 1), price=price)  # it decodes too
+    return await work.model.compute(request, work)
 
 
 def find(request: Request, name: str) -> ProtocolModel:
@@ -167,17 +176,16 @@ def _encoder(manifest: Manifest) -> tuple[Any, ...]:
     return _image_inputs(manifest), outputs, _encode
 
 
-async def _encode(
-    request: Request, manifest: Manifest, inputs: Tensors, wanted: set[str]
-) -> Tensors:
-    images = await _read_images(request, manifest, inputs)
+async def _encode(request: Request, work: Work) -> Tensors:
+    images = await _read_images(request, work)
+    manifest = work.model.manifest
     net = request.net(manifest)
     encoding = await encode_all(net, list(images))
     labels = encoding.presence.argmax(axis=1)
     outputs: Tensors = {**encoding._asdict(), "label": labels[:, None]}
-    if "class_name" in wanted:
+    if "class_name" in work.wanted:
         outputs["class_name"] = [manifest.class_names[label].encode() for label in labels]
-    if "novelty" in wanted:
+    if "novelty" in work.wanted:
         novelty = await score_encoded(net, images, encoding)
         outputs["novelty"] = np.array([[novel.score] for novel in novelty], np.float32)
     return outputs
@@ -193,13 +201,9 @@ def _decoder(manifest: Manifest) -> tuple[Any, ...]:
     return inputs, [TensorSpec("images", "FP32", manifest.image_shape)], _decode
 
 
-async def _decode(
-    request: Request, manifest: Manifest, inputs: Tensors, _wanted: set[str]
-) -> Tensors:
-    if missing := {"poses", "labels"} - inputs.keys():
-        raise InvalidParameter(f"the input {min(missing)} is missing", parameter=min(missing))
-    poses, labels = np.asarray(inputs["poses"]), np.asarray(inputs["labels"])
-    return {"images": await request.net(manifest).decode(poses, labels.ravel())}
+async def _decode(request: Request, work: Work) -> Tensors:
+    poses, labels = np.asarray(work.inputs["poses"]), np.asarray(work.inputs["labels"])
+    return {"images": await request.net(work.model.manifest).decode(poses, labels.ravel())}
 
 
 def _routing(manifest: Manifest) -> tuple[Any, ...]:
@@ -223,11 +227,9 @@ def _routing(manifest: Manifest) -> tuple[Any, ...]:
     return _image_inputs(manifest), outputs, _trace
 
 
-async def _trace(
-    request: Request, manifest: Manifest, inputs: Tensors, _wanted: set[str]
-) -> Tensors:
-    (image,) = await _read_images(request, manifest, inputs)
-    trace = await request.net(manifest).trace(image)
+async def _trace(request: Request, work: Work) -> Tensors:
+    (image,) = await _read_images(request, work)
+    trace = await request.net(work.model.manifest).trace(image)
     return {name: array[None] for name, array in trace.named().items()}
 
 
@@ -249,17 +251,18 @@ def _image_inputs(manifest: Manifest) -> list[TensorSpec]:
     ]
 
 
-async def _read_images(request: Request, manifest: Manifest, inputs: Tensors) -> Floats:
+async def _read_images(request: Request, work: Work) -> Floats:
     """Read images (N, C, H, W) from a tensor, or decode them from files.
 
     Raises:
         InvalidParameter: there are none, or both.
         Problem: a file cannot be read.
     """
-    match inputs:
-        case {"images": np.ndarray() as images} if len(inputs) == 1:
+    match list(work.inputs.items()):
+        case [("images", np.ndarray() as images)]:
             return images
-        case {"image": list() as files} if len(inputs) == 1:
+        case [("image", list() as files)]:
+            manifest = work.model.manifest
             spec = ImageSpec(manifest.image_shape, manifest.preprocess)
             prepared = await request.context.pictures.decode(files, spec)
             return np.stack([unwrap(item).image for item in prepared])

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic_core import to_json
 
 from service.errors import InvalidParameter, MalformedRequest, TooLarge, unwrap
 from service.http.request import decode_base64
@@ -95,12 +94,6 @@ class TensorSpec:
             return b"".join(LENGTH.pack(len(item)) + item for item in tensor)
         content: bytes = tensor.astype(_DTYPES[self.datatype], copy=False).tobytes()
         return content
-
-    def to_json(self, tensor: Tensor) -> bytes:
-        """The tensor as a flat list in JSON."""
-        if isinstance(tensor, list):
-            return to_json([item.decode() for item in tensor])
-        return to_json(tensor.ravel().tolist())
 
     def refuse(self, reason: str) -> InvalidParameter:
         """The problem with an input."""

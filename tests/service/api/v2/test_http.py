@@ -226,7 +226,11 @@ def refusal(answer: httpx.Response) -> tuple[int, str]:
         (request(an_input(data=[1e300] + [0] * 783)), 422, "found 0 to inf"),
         (request(an_input(data=None)), 422, "either data or binary_data_size"),
         (request(outputs=[{"name": "lengths"}]), 422, "'lengths' is unknown"),
-        (request(outputs=[{"name": "poses", "parameters": {"classification": 3}}]), 422, "unknown"),
+        (
+            request(outputs=[{"name": "poses", "parameters": {"classification": 3}}]),
+            422,
+            "classification",
+        ),
         (request(a_file("aGVsbG8=")), 415, "the picture is none of"),
         (request(an_input(), a_file("aGVsbG8=")), 422, "send either images or image"),
     ],
@@ -238,6 +242,16 @@ def test_a_wrong_tensor_is_refused_in_words(
     found, text = refusal(service.post(URL, json=body))
     assert status == found
     assert words in text
+
+
+def test_a_missing_input_is_named(service: httpx.Client) -> None:
+    """Whether another is sent, or an image file alone."""
+    url = f"/v2/models/{MODEL}.decoder/infer"
+    poses = {"name": "poses", "shape": [1, 16], "datatype": "FP32", "data": [0] * 16}
+    answer = service.post(url, json=request(poses))
+    assert (422, "the input labels is missing") == refusal(answer)
+    answer = service.post(url, content=SEVEN, headers=RAW)
+    assert (422, "the input poses is missing") == refusal(answer)
 
 
 @pytest.mark.parametrize("name", ["nothing", "mnist", f"{MODEL}.encoder", f"{MODEL}.", ".decoder"])
