@@ -27,7 +27,7 @@ __all__ = [
     "Described",
     "DirectionReport",
     "EquivarianceAnswer",
-    "ExplainedReport",
+    "Explained",
     "FailedPrediction",
     "FitReport",
     "HealthAnswer",
@@ -597,7 +597,7 @@ class ModelSummary(Answer):
     metrics: dict[str, Any]
     calibrated: bool
     """Whether /classify takes `coverage`."""
-    explained: ExplainedReport | None = None
+    explained: Explained | None = None
     """The share of the images' variance that poses explain, compared with PCA; None if it was
     not measured."""
     directions: list[DirectionReport]
@@ -655,8 +655,12 @@ class HiddenIteration(Answer):
     """(T', T): shares of each type of input."""
 
 
-class ExplainedReport(Answer):
-    """Shares of the variance of images that reconstructions explain."""
+class Explained(Answer):
+    """Shares of the variance of images that reconstructions explain, and those of PCA.
+
+    The share is 1 - sum |x - y|^2 / sum |x - m|^2 over all pixels of all images. Here y is the
+    reconstruction of image x, and m is the mean training image.
+    """
 
     images: str
     """The images that are explained, in words."""
@@ -669,7 +673,7 @@ class ExplainedReport(Answer):
     pca: dict[str, Any]
     """By principal components of the training images of the class; the key is their number."""
     class_dim: int
-    """D, the numbers of a pose."""
+    """The numbers of a pose, D."""
 
 
 class DirectionReport(Answer):

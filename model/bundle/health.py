@@ -88,7 +88,7 @@ class Health:
 
 @dataclass(frozen=True, config=ENTRY)
 class Explained:
-    """Shares of the variance of images that reconstructions explain, next to PCA of the same class.
+    """Shares of the variance of images that reconstructions explain, and those of PCA.
 
     The share is 1 - sum |x - y|^2 / sum |x - m|^2 over all pixels of all images. Here y is the
     reconstruction of image x, and m is the mean training image.
@@ -103,7 +103,7 @@ class Explained:
     class_mean: Explains
     """By the mean training image of that class."""
     pca: dict[str, Explains]
-    """By so many principal components of the training images of that class."""
+    """By principal components of the training images of the class; the key is their number."""
     class_dim: Count
     """The numbers of a pose, D."""
 

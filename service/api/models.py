@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from model.bundle.directions import summarise_directions
-from model.bundle.health import CapsuleHealth, CouplingHealth
+from model.bundle.health import CapsuleHealth, CouplingHealth, Explained
 from model.bundle.manifest import Offer, PresenceKind
 from model.views.answers import ModelAnswer, answer_fields
 from model.views.figure import draw_health
@@ -19,22 +19,6 @@ from service.http.route import Query, SlowJsonOrPng
 from service.inference.engine import Engine
 from service.settings import Settings
 from service.views import VIEWS
-
-
-class ExplainedReport(BaseModel):
-    """Shares of the variance of images that reconstructions explain."""
-
-    images: str = Field(description="The images that are explained, in words.")
-    count: int = Field(description="The number of those images; for pairs, of their objects.")
-    pose: float = Field(
-        description="By the decoded pose of the most present class; for pairs, of the labels."
-    )
-    class_mean: float = Field(description="By the mean training image of that class.")
-    pca: dict[str, float] = Field(
-        description="By principal components of the training images of the class; the key is their "
-        "number."
-    )
-    class_dim: int = Field(description="D, the numbers of a pose.")
 
 
 class DirectionReport(BaseModel):
@@ -73,7 +57,7 @@ class ModelSummary(BaseModel):
     default: bool = Field(description="Whether this model answers requests without `model`.")
     metrics: dict[str, Any]
     calibrated: bool = Field(description="Whether /classify takes `coverage`.")
-    explained: ExplainedReport | None = Field(
+    explained: Explained | None = Field(
         description="The share of the images' variance that poses explain, compared with PCA; null "
         "if it was not measured."
     )
@@ -187,7 +171,6 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
                 "any_size": manifest.any_size,
                 "directions": summarise_directions(manifest.directions),
                 "calibrated": manifest.confidence is not None,
-                "explained": manifest.explained and asdict(manifest.explained),
                 "family_title": manifest.family_title or manifest.family,
                 "default": name == default,
                 "notes": {view.name: notes for view in VIEWS if (notes := view.notes_on(manifest))},
