@@ -86,6 +86,17 @@ def is_ready(channel: grpc.aio.Channel, of: str = "Server") -> grpc.aio.UnaryUna
     return ask(getattr(service_pb2, f"{of}ReadyRequest")(), timeout=PATIENCE_S)
 
 
+async def test_a_cancelled_call_is_a_client_that_has_left() -> None:
+    """The app is told, as over HTTP: it stops, and counts status 499."""
+    app, channels = App(), list[grpc.aio.Channel]()
+    async with serving(app, channels):
+        call = is_ready(channels[0])
+        await asyncio.wait_for(app.asked.wait(), PATIENCE_S)
+        call.cancel()
+        assert {"type": "http.disconnect"} == await asyncio.wait_for(app.told, PATIENCE_S)
+    await channels[0].close()
+
+
 async def test_the_end_of_the_service_waits_for_calls() -> None:
     """A call under way is answered; a new one is refused."""
     app, channels = App(), list[grpc.aio.Channel]()
