@@ -39,6 +39,7 @@ _CHANGES, _STEP = 500, 0.35
 """The number of changes of a pose, and their size in standard deviations."""
 _SMALL, _RIDGE = 1e-3, 1e-6
 _DIGITS = 5
+Rows = NDArray[np.int64]
 Measured = Callable[[Doubles], Doubles]
 """Measures the drawings of poses (N, D), as (N, F)."""
 
@@ -55,24 +56,21 @@ class Shown(NamedTuple):
 
 
 class Posed(NamedTuple):
-    """Poses of one class, with what is known of their images."""
+    """Poses of one class, and how they are divided."""
 
     poses: Doubles
     """(N, D)."""
     values: Doubles
-    """(N, F)."""
+    """(N, F): what is known of their images."""
+    parts: Sequence[tuple[Rows, Rows]]
+    """Rows that are fitted, and others that score that fit."""
+    fitted: Rows
+    """The rows that give the directions."""
 
-    def at(self, rows: NDArray[np.int64]) -> Posed:
-        """The poses of some of the images."""
-        return Posed(self.poses[rows], self.values[rows])
-
-
-class Folds(NamedTuple):
-    """The poses of a class that give its directions, and those that score them."""
-
-    fitted: Posed
-    scored: list[tuple[Posed, Posed]]
-    """Poses that are fitted, and others that score that fit."""
+    @property
+    def scored(self) -> Rows:
+        """The rows that score, part by part."""
+        return np.concatenate([rows for _, rows in self.parts])
 
 
 class Moves(NamedTuple):
@@ -108,38 +106,38 @@ def fit_directions(
     """
     manifest = runtime.bundle.manifest
     for label in range(manifest.num_classes):
-        folds = divide_class(learnt, held_out, label)
-        if folds is None:
+        posed = divide_class(learnt, held_out, label)
+        if posed is None:
             continue
 
         def drawn(poses: Doubles, label: int = label) -> Doubles:
             return measure(manifest, decode_class(runtime, poses, label))
 
-        found = list(fit_class(folds, drawn, measures=measures_of(manifest), label=label))
+        found = list(fit_class(posed, drawn, measures=measures_of(manifest), label=label))
         yield from found
         if manifest.preprocess == "crop" or sum(one.offered for one in found) < PRINCIPAL:
-            yield from fit_principal(runtime, folds, label=label)
+            yield from fit_principal(runtime, posed, label=label)
 
 
-def divide_class(learnt: Shown, held_out: Shown | None, label: int) -> Folds | None:
+def divide_class(learnt: Shown, held_out: Shown | None, label: int) -> Posed | None:
     """The poses of a class that are fitted, and those that score; None if there are few."""
-    fitted = _of_class(learnt, label, FITTED)
+    poses, values = _of_class(learnt, label, FITTED)
+    count = len(poses)
     if held_out is not None:
         scored = _of_class(held_out, label, SCORED)
-        if len(scored.poses) >= _LEAST_HELD_OUT:
-            return Folds(fitted, [(fitted, scored)])
-        fitted = Posed(*(np.concatenate(pair) for pair in zip(fitted, scored, strict=True)))
-    if len(fitted.poses) < LEAST:
+        poses, values = np.concatenate((poses, scored[0])), np.concatenate((values, scored[1]))
+    rows = np.arange(len(poses))
+    if len(rows) - count >= _LEAST_HELD_OUT:
+        return Posed(poses, values, [(rows[:count], rows[count:])], rows[:count])
+    if len(rows) < LEAST:
         return None
-    folds = np.random.default_rng(label).permutation(len(fitted.poses)) % _FOLDS
-    others = [
-        (np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(_FOLDS)
-    ]
-    return Folds(fitted, [(fitted.at(rest), fitted.at(fold)) for rest, fold in others])
+    folds = np.random.default_rng(label).permutation(len(rows)) % _FOLDS
+    parts = [(rows[folds != fold], rows[folds == fold]) for fold in range(_FOLDS)]
+    return Posed(poses, values, parts, rows)
 
 
 def fit_class(
-    folds: Folds, drawn: Measured, *, measures: Sequence[Measure], label: int
+    posed: Posed, drawn: Measured, *, measures: Sequence[Measure], label: int
 ) -> Iterator[Direction]:
     """Fit a direction for each measure of one class.
 
@@ -147,22 +145,20 @@ def fit_class(
         drawn: measures drawings.
         measures: the names of the F values.
     """
-    std = drawn(folds.fitted.poses).std(axis=0)
+    std = drawn(posed.poses[posed.fitted]).std(axis=0)
 
-    def fit(fitted: Posed) -> Moves:
-        covariance = _covariance(fitted.poses)
-        slopes = _fit_slopes(fitted.poses, covariance, drawn) / (std + _SMALL)[:, None]  # (F, D)
+    def fit(poses: Doubles) -> Moves:
+        covariance = _covariance(poses)
+        slopes = _fit_slopes(poses, covariance, drawn) / (std + _SMALL)[:, None]  # (F, D)
         spread = slopes @ covariance @ slopes.T + _SMALL * np.eye(len(std))
         moves = (covariance @ slopes.T @ np.linalg.inv(spread)).T
         return Moves(moves, lambda poses: drawn(poses) / (std + _RIDGE), std)
 
-    (moves, *_), qualities = _fit_and_score(folds, fit, len(std))
-    weights, intercepts = fit_readings(folds.fitted)
-    values, read = read_held_out(folds)
-    scored = [part for _, part in folds.scored]
-    offsets = (np.concatenate([drawn(part.poses) for part in scored]) - read).mean(axis=0)
-    known = np.concatenate([folds.fitted.poses, *(part.poses for part in scored)])
-    quantiles = np.quantile(known @ weights + intercepts, RANKS, axis=0)
+    (moves, *_), qualities = _fit_and_score(posed, fit, len(std))
+    weights, intercepts = fit_readings(posed, posed.fitted)
+    values, read = read_held_out(posed)
+    offsets = (drawn(posed.poses[posed.scored]) - read).mean(axis=0)
+    quantiles = np.quantile(posed.poses @ weights + intercepts, RANKS, axis=0)
     errors, variances = values - read, values.var(axis=0) + _RIDGE**2
     for index, (name, unit, *_) in enumerate(measures):
         if std[index] <= _RIDGE:
@@ -185,33 +181,33 @@ def fit_class(
         )
 
 
-def fit_principal(runtime: Runtime, folds: Folds, *, label: int) -> Iterator[Direction]:
+def fit_principal(runtime: Runtime, posed: Posed, *, label: int) -> Iterator[Direction]:
     """The moves of a pose, of one standard deviation, that change the drawing most."""
 
     def pixels(poses: Doubles) -> Doubles:
         return decode_class(runtime, poses, label).reshape(len(poses), -1).astype(np.float64)
 
-    def fit(fitted: Posed) -> Moves:
-        covariance = _covariance(fitted.poses)
+    def fit(poses: Doubles) -> Moves:
+        covariance = _covariance(poses)
         root = np.linalg.cholesky(covariance)
-        slopes = _fit_slopes(fitted.poses, covariance, pixels)
+        slopes = _fit_slopes(poses, covariance, pixels)
         images, sizes, turns = np.linalg.svd(slopes @ root, full_matrices=False)
         images = images[:, :PRINCIPAL] / (sizes[:PRINCIPAL] + _RIDGE)
         return Moves(turns @ root.T, lambda poses: pixels(poses) @ images, sizes)
 
-    (moves, _, sizes), qualities = _fit_and_score(folds, fit, PRINCIPAL)
+    (moves, _, sizes), qualities = _fit_and_score(posed, fit, PRINCIPAL)
     shares = np.square(sizes) / (np.square(sizes).sum() + _RIDGE)
     weights = np.linalg.pinv(moves)  # its columns read the moves
-    mean = folds.fitted.poses.mean(axis=0)
+    fitted = posed.poses[posed.fitted]
+    mean = fitted.mean(axis=0)
     for index, quality in enumerate(qualities):
-        along = (folds.fitted.poses - mean) @ weights[:, index]
         yield Direction(
             label=label,
             name=f"change-{index + 1}",
             unit="sd",
             vector=_rounded(moves[index]),
             std=1,
-            quantiles=_rounded(np.quantile(along, RANKS)),
+            quantiles=_rounded(np.quantile((fitted - mean) @ weights[:, index], RANKS)),
             quality=quality,
             reading=Reading(
                 intercept=_round(-mean @ weights[:, index]),
@@ -223,20 +219,21 @@ def fit_principal(runtime: Runtime, folds: Folds, *, label: int) -> Iterator[Dir
         )
 
 
-def fit_readings(fitted: Posed) -> tuple[Doubles, Doubles]:
+def fit_readings(posed: Posed, rows: Rows) -> tuple[Doubles, Doubles]:
     """The weights (D, F) and intercepts (F,) that read values from poses, by ridge regression."""
-    spread = np.square(fitted.poses - fitted.poses.mean(axis=0)).sum() / fitted.poses.shape[1]
-    ridge = Ridge(alpha=_SMALL * spread).fit(fitted.poses, fitted.values)
-    return ridge.coef_.reshape(-1, fitted.poses.shape[1]).T, np.atleast_1d(ridge.intercept_)
+    poses = posed.poses[rows]
+    spread = np.square(poses - poses.mean(axis=0)).sum() / poses.shape[1]
+    ridge = Ridge(alpha=_SMALL * spread).fit(poses, posed.values[rows])
+    return ridge.coef_.reshape(-1, poses.shape[1]).T, np.atleast_1d(ridge.intercept_)
 
 
-def read_held_out(folds: Folds) -> tuple[Doubles, Doubles]:
+def read_held_out(posed: Posed) -> tuple[Doubles, Doubles]:
     """The values (N, F) of images that score, and what fits to other images read of them."""
     read = []
-    for fitted, scored in folds.scored:
-        weights, intercepts = fit_readings(fitted)
-        read.append(scored.poses @ weights + intercepts)
-    return np.concatenate([scored.values for _, scored in folds.scored]), np.concatenate(read)
+    for fitted, scored in posed.parts:
+        weights, intercepts = fit_readings(posed, fitted)
+        read.append(posed.poses[scored] @ weights + intercepts)
+    return posed.values[posed.scored], np.concatenate(read)
 
 
 def decode_class(runtime: Runtime, poses: Doubles, label: int) -> Floats:
@@ -244,24 +241,25 @@ def decode_class(runtime: Runtime, poses: Doubles, label: int) -> Floats:
     return decode(runtime, poses.astype(np.float32), np.full(len(poses), label))
 
 
-def _of_class(shown: Shown, label: int, count: int) -> Posed:
-    rows, objects = np.nonzero(shown.labels == label)
-    rows, objects = rows[:count], objects[:count]
-    return Posed(shown.poses[rows, label].astype(np.float64), shown.values[rows, objects])
+def _of_class(shown: Shown, label: int, count: int) -> tuple[Doubles, Doubles]:
+    """The poses (N, D) of a class, and what is known of their images, (N, F)."""
+    rows, objects = (found[:count] for found in np.nonzero(shown.labels == label))
+    return shown.poses[rows, label].astype(np.float64), shown.values[rows, objects]
 
 
 def _fit_and_score(
-    folds: Folds, fit: Callable[[Posed], Moves], count: int
+    posed: Posed, fit: Callable[[Doubles], Moves], count: int
 ) -> tuple[Moves, list[Quality]]:
     """The moves of a class, and how well the first of each fit do on the images that score it."""
-    fits = [fit(fitted) for fitted, _ in folds.scored]
-    final = fits[0] if len(fits) == 1 else fit(folds.fitted)
+    fits = [fit(posed.poses[fitted]) for fitted, _ in posed.parts]
+    final = fits[0] if len(fits) == 1 else fit(posed.poses[posed.fitted])
     qualities = []
     for index in range(min(count, len(final.moves))):
         slopes = np.concatenate(
             [
-                (drawn(scored.poses + own[index]) - drawn(scored.poses - own[index])) / 2
-                for (own, drawn, _), (_, scored) in zip(fits, folds.scored, strict=True)
+                (drawn(poses + own[index]) - drawn(poses - own[index])) / 2
+                for (own, drawn, _), (_, scored) in zip(fits, posed.parts, strict=True)
+                for poses in [posed.poses[scored]]
             ]
         )
         got, others = slopes[:, index], np.delete(slopes.mean(axis=0), index)

@@ -20,8 +20,6 @@ from model.measures import Doubles, Measure, measures_of
 from model.runtime import Runtime
 from training.analysis.directions import (
     LEAST,
-    Folds,
-    Posed,
     Shown,
     decode_class,
     divide_class,
@@ -62,12 +60,12 @@ def fit_factors(
     """
     for label in np.unique(learnt.labels).tolist():
         name = runtime.bundle.manifest.class_names[label]
-        folds = divide_class(learnt, held_out, label)
-        if folds is None:
+        posed = divide_class(learnt, held_out, label)
+        if posed is None:
             count = int((learnt.labels == label).sum())
             yield f"{name}: {count} pictures are too few; {LEAST} are needed", None
             continue
-        values, read = read_held_out(folds)
+        values, read = read_held_out(posed)
         r2 = 1 - np.square(values - read).mean(axis=0) / (values.var(axis=0) + 1e-12)
         for index in np.flatnonzero(r2 < READABLE).tolist():
             sentence = (
@@ -76,9 +74,8 @@ def fit_factors(
             )
             yield sentence, None
         if related := np.flatnonzero(r2 >= READABLE).tolist():
-            chosen = _with_values(folds, related)
-            weights, intercepts = fit_readings(chosen.fitted)
-            drawn = partial(_read_again, runtime, label, weights, intercepts)
+            chosen = posed._replace(values=posed.values[:, related])
+            drawn = partial(_read_again, runtime, label, *fit_readings(chosen, chosen.fitted))
             measures = [columns[row] for row in related]
             for direction in fit_class(chosen, drawn, measures=measures, label=label):
                 yield _describe(name, direction, len(values)), direction
@@ -116,13 +113,6 @@ def read_factors(runtime: Runtime, table: Path, folder: Path) -> tuple[list[Meas
         for name, seen in zip(names, presence.argmax(axis=1).tolist(), strict=True)
     ]
     return columns, Shown(poses, np.array(labels)[:, None], np.array(values)[:, None])
-
-
-def _with_values(folds: Folds, columns: list[int]) -> Folds:
-    def chosen(posed: Posed) -> Posed:
-        return Posed(posed.poses, posed.values[:, columns])
-
-    return Folds(chosen(folds.fitted), [(chosen(one), chosen(two)) for one, two in folds.scored])
 
 
 def _read_again(

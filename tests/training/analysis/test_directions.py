@@ -14,7 +14,6 @@ from tests.views.numpy_net import MANIFEST
 from training.analysis.directions import (
     LEAST,
     PRINCIPAL,
-    Folds,
     Posed,
     fit_class,
     fit_directions,
@@ -120,13 +119,13 @@ def test_a_direction_that_drags_another_measure_along_is_told() -> None:
     """Two measures that are nearly the same cannot move alone."""
     rng = np.random.default_rng(0)
     poses = rng.standard_normal((100, 3))
-    posed = Posed(poses, poses[:, :2])
 
     def drawn(poses: Doubles) -> Doubles:
         return np.stack([poses[:, 0], poses[:, 0] + 1e-3 * poses[:, 1]], axis=1)
 
-    folds = Folds(posed, [(posed, posed)])
-    first, second = fit_class(folds, drawn, measures=MEASURES, label=0)
+    rows = np.arange(100)
+    posed = Posed(poses, poses[:, :2], [(rows, rows)], rows)
+    first, second = fit_class(posed, drawn, measures=MEASURES, label=0)
     assert not first.offered
     assert not second.offered
     assert first.quality.largest_other > 0.3
