@@ -22,7 +22,6 @@ s_ki the softmax over k of the logits, capsule i's shares:
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +59,12 @@ class Shares(NamedTuple):
     weights: Floats
     """The presence (N, I) of the input capsules; ones where a trace has none."""
 
+    def measure(self) -> Doubles:
+        """Entropy and polarisation (N, 2, R), means over capsules by presence."""
+        by_capsule = np.stack([entropy(self.shares), polarisation(self.shares)])  # (2, N, R, I)
+        total = self.weights.sum(axis=1)[:, None, None] + _TINY
+        return np.asarray(np.einsum("mnri,ni->nmr", by_capsule, self.weights) / total)
+
 
 def measure_health(bundle: Bundle, answers: Answers, *, described: str) -> Health:
     """Measure the health of a network that traces its routing.
@@ -71,27 +76,30 @@ def measure_health(bundle: Bundle, answers: Answers, *, described: str) -> Healt
     traced = answers.draw(COUNT, seed=_SEED)
     images, labels, presence = as_floats(traced.images), traced.first, traced.presence
     runtime, network = open_runtime(bundle), load(bundle)
-    layers: dict[str, _Layer] = {}
+    measures: dict[str, list[Doubles]] = {}  # by layer
+    shares: dict[str, list[Floats]] = {}
     presences: dict[str, list[Floats]] = {}
-    trees: dict[int, set[bytes]] = {}
     for start in range(0, len(images), _BATCH):
-        batch, seen = images[start : start + _BATCH], labels[start : start + _BATCH]
-        trace = runtime.trace(batch)
+        trace = runtime.trace(images[start : start + _BATCH])
         for name, couplings in shares_of(trace).items():
-            layers.setdefault(name, _Layer()).add(couplings, seen)
+            measures.setdefault(name, []).append(couplings.measure())
+            shares.setdefault(name, []).append(couplings.shares[:, -1].astype(np.float32))
         for name, active in presences_of(trace).items():
             presences.setdefault(name, []).append(active)
-        own = couplings.shares[np.arange(len(batch)), -1, seen]  # (N, I), of the class capsules
-        for label, row in zip(seen.tolist(), own, strict=True):
-            trees.setdefault(label, set()).add((row * LEVELS).round().astype(np.uint8).tobytes())
+    last = {name: np.concatenate(parts) for name, parts in shares.items()}  # (N, K, I)
+    rows = (last["classes"][np.arange(len(images)), labels] * LEVELS).round().astype(np.uint8)
+    trees = [len(np.unique(rows[labels == label], axis=0)) for label in np.unique(labels)]
     negative = presence_negated(network, images)
     answers_differ = None if negative is None else negative.argmax(axis=1) != labels
     return Health(
         images=described,
         count=len(images),
         capsules=tuple(_describe_presence(*one) for one in presences.items()),
-        couplings=tuple(one.summarise(name) for name, one in layers.items()),
-        parse_trees=round(float(np.mean([len(rows) for rows in trees.values()])), 2),
+        couplings=tuple(
+            _describe_couplings(name, np.concatenate(measures[name]), last[name], labels)
+            for name in last
+        ),
+        parse_trees=round(float(np.mean(trees)), 2),
         images_per_class=round(len(images) / len(trees), 2),
         negated_changed_percent=(
             None if answers_differ is None else round(100 * float(answers_differ.mean()), 2)
@@ -176,42 +184,27 @@ def _describe_presence(name: str, parts: list[Floats]) -> CapsuleHealth:
     )
 
 
-class _Layer:
-    """Sums over images of the shares of one layer."""
-
-    def __init__(self) -> None:
-        self._measures: list[Doubles] = []
-        self._sums: dict[int, Doubles] = {}
-        self._counts: Counter[int] = Counter()
-        self._squares: Doubles | float = 0.0
-
-    def add(self, couplings: Shares, labels: Labels) -> None:
-        """The shares in some images, with their labels (N,)."""
-        shares, weights = couplings
-        by_capsule = np.stack([entropy(shares), polarisation(shares)])  # (2, N, R, I)
-        total = weights.sum(axis=1)[:, None, None] + _TINY
-        self._measures.append(np.einsum("mnri,ni->nmr", by_capsule, weights) / total)
-        self._squares += np.square(shares[:, -1]).sum(axis=0)
-        self._counts.update(labels.tolist())
-        for label, last in zip(labels.tolist(), shares[:, -1], strict=True):
-            self._sums[label] = self._sums.get(label, 0.0) + last
-
-    def summarise(self, name: str) -> CouplingHealth:
-        counts = np.array([self._counts[label] for label in self._sums])
-        means = np.stack([sums / self._counts[label] for label, sums in self._sums.items()])
-        overall = np.average(means, axis=0, weights=counts)
-        between = np.average(np.square(means - overall), axis=0, weights=counts)
-        within = (self._squares / counts.sum() - np.square(overall) - between).clip(0)
-        measures = np.concatenate(self._measures).mean(axis=0).clip(0, 1)
-        entropies, polarisations = (tuple(map(_rounded, values)) for values in measures)
-        parents = means.shape[1]  # the mean share is one of so many
-        return CouplingHealth(
-            layer=name,
-            entropy=entropies,
-            polarisation=polarisations,
-            within_class=_rounded(parents * within.mean() ** 0.5),
-            between_classes=_rounded(parents * between.mean() ** 0.5),
-        )
+def _describe_couplings(
+    name: str, measures: Doubles, shares: Floats, labels: Labels
+) -> CouplingHealth:
+    """What entropy and polarisation (N, 2, R) and the last shares (N, K, I) say of a layer."""
+    entropies, polarisations = (
+        tuple(map(_rounded, values)) for values in measures.mean(axis=0).clip(0, 1)
+    )
+    classes, counts = np.unique(labels, return_counts=True)
+    groups = [shares[labels == label].astype(np.float64) for label in classes]
+    within = np.average([group.var(axis=0) for group in groups], axis=0, weights=counts)
+    means = np.stack([group.mean(axis=0) for group in groups])
+    overall = np.average(means, axis=0, weights=counts)
+    between = np.average(np.square(means - overall), axis=0, weights=counts)
+    parents = shares.shape[1]  # the mean share is one of so many
+    return CouplingHealth(
+        layer=name,
+        entropy=entropies,
+        polarisation=polarisations,
+        within_class=_rounded(parents * within.mean() ** 0.5),
+        between_classes=_rounded(parents * between.mean() ** 0.5),
+    )
 
 
 def _rounded(value: float | np.floating[Any]) -> float:
