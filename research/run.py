@@ -17,7 +17,7 @@ import torch
 from model.bundle.disk import replacing
 from research.rows import Row
 from training.answers import is_wrong, measure_presence
-from training.data.datasets import DATASETS, Examples, load, split_last
+from training.data.datasets import DATASETS, Examples, load, rank_in_class, split_last
 from training.data.pairs import EPOCH_PAIRS
 from training.provenance import TestRead, record_read
 from training.state import Plan, TrainingError
@@ -170,8 +170,7 @@ def choose(examples: Examples, count: int, *, seed: int) -> Examples:
     each, rest = divmod(count, len(classes))
     chances = np.random.PCG64(seed).random_raw(len(examples.labels))
     order = np.argsort(chances, kind="stable")
-    rows = [order[examples.labels[order] == label][:each] for label in classes]
-    chosen = np.sort(np.concatenate(rows))
+    chosen = np.sort(order[rank_in_class(examples.labels[order]) < each])
     if rest or len(chosen) != count or not each:
         raise ValueError(f"{len(classes)} classes cannot share {count} examples equally")
     return examples.at(chosen)

@@ -18,7 +18,7 @@ from model.bundle.health import Explained
 from model.preprocess import Floats
 from model.runtime import Runtime
 from training.answers import Answers, as_floats, decode_classes
-from training.data.datasets import Examples, spread_rows
+from training.data.datasets import Examples, first_rows
 from training.data.pairs import fixed_pairs
 from training.recipes import recipe_of
 
@@ -57,7 +57,7 @@ def measure_explained(
     by_class = draw_components(
         train, fitted.labels.ravel(), images=test, labels=classes.ravel(), sizes=(0, *sizes)
     )
-    few = spread_rows(answers.labels.ravel(), _COLUMNS)
+    few = first_rows(answers.labels.ravel(), _COLUMNS)
     drawn_by = {"image": test, f"pose, {dim}": _flat(decoded), f"PCA, {dim}": by_class[dim]}
     rows = {
         title: images[few].reshape(-1, *decoded.shape[1:]) for title, images in drawn_by.items()

@@ -36,13 +36,12 @@ LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
 """All letters but I and O, which look like the digits 1 and 0."""
 _CANVAS, _FONT, _LETTER_TURN_DEG = 96, 64, 15
 _SEED = 13
+Doubles = NDArray[np.float64]
 Ranks = NDArray[np.float64]
 TYPICAL_SHARE = 0.95
 """The share of images that are not novel, of those that set the threshold."""
 RIDGE = 1e-3
-"""The share of the poses' mean variance that is added to variances; chosen on noise and clothes
-alone.
-"""
+"""The share of the mean variance that is added to variances; chosen on noise and clothes alone."""
 MIN_IMAGES = 300
 """The fewest images of a rule. Half of them, drawn at random, set the threshold."""
 _TAIL = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
@@ -137,18 +136,35 @@ def fit_novelty(
 def fit_gaussians(presence: Floats, poses: Floats) -> PoseGaussians:
     """Fit Gaussians to poses (N, K, D): a mean for each most present class, and one covariance.
 
-    A class that is never the most present one gets the mean of all images. The whitening matrix is
-    that of the covariance divided by its mean variance, so that it fits into 16 bits.
+    The whitening matrix is that of the covariance divided by its mean variance, so that it fits
+    into 16 bits.
     """
-    flat = flatten_poses(presence, poses).astype(np.float64)  # (N, K * D)
-    labels = presence.argmax(axis=1)
-    means = np.tile(flat.mean(axis=0), (presence.shape[1], 1))  # (K, K * D)
-    for label in np.unique(labels):
-        means[label] = flat[labels == label].mean(axis=0)
-    covariance = np.cov(flat - means[labels], rowvar=False, bias=True)
-    scaled = covariance / covariance.diagonal().mean() + RIDGE * np.eye(len(covariance))
-    whitening = np.linalg.inv(np.linalg.cholesky(scaled)).T
+    flat, classes = flatten_poses(presence, poses), presence.shape[1]  # (N, K * D)
+    means, covariance = fit_classes(flat, presence.argmax(axis=1), classes)
+    whitening = whiten(covariance / covariance.diagonal().mean())
     return PoseGaussians(means.astype(np.float32), whitening.astype(np.float16))
+
+
+def fit_classes(
+    values: Floats, labels: NDArray[np.integer], classes: int
+) -> tuple[Doubles, Doubles]:
+    """The mean (K, D) of each class of values (N, D), and their covariance (D, D) within classes.
+
+    A class without values gets the mean of all.
+    """
+    exact = values.astype(np.float64)
+    means = np.tile(exact.mean(axis=0), (classes, 1))
+    for label in np.unique(labels):
+        means[label] = exact[labels == label].mean(axis=0)
+    return means, np.cov(exact - means[labels], rowvar=False, bias=True)
+
+
+def whiten(covariance: Doubles) -> Doubles:
+    """W (D, D), with W W^T the inverse of a covariance, to which RIDGE is added."""
+    ridge = RIDGE * covariance.diagonal().mean() + 1e-12
+    return np.asarray(
+        np.linalg.inv(np.linalg.cholesky(covariance + ridge * np.eye(len(covariance)))).T
+    )
 
 
 def find_features(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import zip_longest
 from pathlib import Path
-
-import numpy as np
 
 from model.bundle.samples import INDEX, MAX_SAMPLES
 from model.canvas import enlarge, png
 from model.preprocess import scale
-from training.data.datasets import Examples
+from training.data.datasets import Examples, first_rows
 from training.data.pictures import to_ascii_name
 
 
@@ -22,7 +19,7 @@ def write_samples(
     """Write up to ten images as the network sees them, one class after the other, and an index."""
     folder.mkdir()
     index = []
-    for number, row in enumerate(_choose(examples)):
+    for number, row in enumerate(first_rows(examples.labels, MAX_SAMPLES)):
         label = int(examples.labels[row])
         name = to_ascii_name(class_names[label]) or f"class-{label}"
         file = f"{number:02}-{name}.png"
@@ -37,11 +34,3 @@ def write_samples(
             }
         )
     (folder / INDEX).write_text(f"{json.dumps(index, indent=2, ensure_ascii=False)}\n")
-
-
-def _choose(examples: Examples) -> list[int]:
-    """Rows of the first image of each class, then of the second, while there is room; by class."""
-    labels = examples.labels
-    by_class = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
-    turns = [row for rows in zip_longest(*by_class) for row in rows if row is not None]
-    return sorted(turns[:MAX_SAMPLES], key=lambda row: (examples.labels[row], row))

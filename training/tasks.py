@@ -16,7 +16,7 @@ from model.capsnet import Network, family_of
 from model.preprocess import scale
 from training.answers import evaluating, is_missed, is_wrong, measure_presence
 from training.data.augment import BatchStream, RowStream
-from training.data.datasets import Examples, spread_rows
+from training.data.datasets import Examples, first_rows
 from training.data.pairs import PairStream, validation_pairs
 from training.device import convolution_precision, has_bfloat16
 from training.losses import Losses, classification_loss
@@ -110,7 +110,7 @@ class Task:
         if not self._decodes or self._recipe.task != "single":
             return
         examples = validation or self._training
-        chosen = spread_rows(examples.labels, _PREVIEW_COLUMNS)
+        chosen = first_rows(examples.labels, _PREVIEW_COLUMNS)
         shown = scale(examples.images[chosen])
         labels = torch.tensor(examples.labels[chosen], device=self._device)
         with evaluating(network), torch.inference_mode():

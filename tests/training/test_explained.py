@@ -11,7 +11,7 @@ from model.bundle import Bundle
 from model.preprocess import scale
 from model.runtime import Runtime
 from training.answers import answer_images
-from training.data.datasets import Examples, spread_rows
+from training.data.datasets import Examples, first_rows
 from training.data.pairs import fixed_pairs
 from training.explained import (
     draw_components,
@@ -70,7 +70,7 @@ def test_pairs_are_explained_digit_by_digit(strokes_bundle_path: Path) -> None:
     answers = answer_images(runtime, pairs)
     explained, rows = measure_explained(runtime, digits, answers, described="")
     assert 20 == explained.count
-    shown = spread_rows(pairs.labels.ravel(), 10)
+    shown = first_rows(pairs.labels.ravel(), 10)
     assert pairs.object_images is not None
     alone = pairs.object_images.reshape(-1, 1, size, size)
     assert np.allclose(scale(alone[shown]), rows["image"])

@@ -6,12 +6,11 @@ a test split. Here, they are called held-out images.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import numpy as np
 
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
 from model.bundle.confidence import Confidence
@@ -26,12 +25,8 @@ from training.analysis.neighbours import collect
 from training.answers import Answers, answer_images
 from training.card import write_card
 from training.confidence import cross_validate, fit_confidence, input_of
-from training.data.assemblies import Factors
-from training.data.datasets import (
-    DATASETS,
-    draw_rows,
-    factors_of,
-)
+from training.data.assemblies import Factors, RenderedSource, list_factors
+from training.data.datasets import draw_rows, rank_in_class
 from training.data.folder import TrainingData
 from training.data.pairs import fixed_pairs, validation_pairs
 from training.device import open_runtime
@@ -47,11 +42,6 @@ MEASURED = 5000
 """The number of learnt images, half as many pairs, whose poses are measured; more of many classes.
 """
 _SEED = 4
-_NOTHING: dict[str, Any] = {
-    **dict.fromkeys(("confidence", "explained", "health", "neighbours", "novelty")),
-    "directions": (),
-}
-"""The entries of a bundle that is not analysed."""
 
 
 def analyse(
@@ -85,10 +75,8 @@ def analyse(
             runtime, data.training, held_out, described=described
         )
         found["directions"] = list(measure_directions(runtime, learnt, held_out, factors))
-        source = recipe_of(bundle).dataset
-        published = DATASETS.get(source)
-        licence = published.licence if published else "yours" * own_images
-        source = source if published else f"folder {source}"
+        licence = "yours" * own_images if data.split else data.dataset.licence
+        source = f"{'folder ' * bool(data.split)}{recipe_of(bundle).dataset}"
         with showing(manifest.shown_channels):
             found["neighbours"] = collect(bundle, learnt, licence=licence, source=source)
         if held_out.are_pairs:
@@ -157,7 +145,7 @@ def analyse_factors(
 
 
 def write_findings(bundle: Bundle, **found: Any) -> Bundle:
-    """Write entries into the manifest as it is now; findings about other weights are removed.
+    """Write entries into the manifest as it is now.
 
     Directions join those of other names. Arrays of novelty and neighbours become files.
     """
@@ -170,9 +158,6 @@ def write_findings(bundle: Bundle, **found: Any) -> Bundle:
 
     def change(manifest: Manifest) -> Manifest:
         offers = dict.fromkeys(manifest.offers)
-        if manifest.analysed_version != manifest.version:
-            offers.pop("neighbours", None)
-            manifest = replace(manifest, offers=tuple(offers), **_NOTHING)
         if neighbours:
             offers["neighbours"] = None
         if "confidence" in found:  # the scores are those of another calibration
@@ -251,13 +236,16 @@ def _answer_data(runtime: Runtime, data: TrainingData) -> tuple[Answers, Answers
         others = validation_pairs(data.validation, **sizes)
         return answer_images(runtime, pairs), answer_images(runtime, others), []
     cut, each = len(data.training.labels), max(FITTED, MEASURED // runtime.manifest.num_classes)
-    known = factors_of(data.dataset, "train")
+    is_rendered = isinstance(data.dataset.source, RenderedSource)
+    known = list_factors("train") if is_rendered else None
     answered, factors = list[Answers](), list[Factors]()
-    for examples, first, count in ((data.training, 0, each), (data.validation, cut, None)):
+    for examples, first, count in (
+        (data.training, 0, each),
+        (data.validation, cut, math.inf),
+    ):
         labels = examples.labels
         order = draw_rows(labels, len(labels), seed=_SEED, objects=examples.objects)
-        chosen = [np.flatnonzero(labels[order] == label)[:count] for label in np.unique(labels)]
-        rows = order[np.sort(np.concatenate(chosen))]
+        rows = order[rank_in_class(labels[order]) < count]
         answered.append(answer_images(runtime, examples.at(rows)))
         if known:
             factors.append(Factors._make(column[first + rows] for column in known))

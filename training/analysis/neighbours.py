@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
+from sklearn.cluster import KMeans
 
 from model.bundle import Bundle
 from model.bundle.poses import (
@@ -18,6 +19,8 @@ from model.bundle.poses import (
 from model.canvas import draw_sheet
 from model.preprocess import Floats
 from training.answers import Answers, is_wrong
+from training.data.datasets import rank_in_class
+from training.novelty import fit_classes, whiten
 
 COUNT = 1000
 """The number of poses in a bundle, the same of each class; fewer of large images."""
@@ -58,22 +61,17 @@ def collect(bundle: Bundle, answers: Answers, *, licence: str, source: str) -> N
 
 
 def choose(labels: Rows, right: NDArray[np.bool_], *, classes: int, count: int) -> Rows:
-    """Choose rows of images until each class has its share of `count`; wrong answers come last.
+    """Choose rows of images with up to `count` objects, as many of each class.
+
+    Wrong answers come last. Of pairs, the classes of the first digits have equal shares.
 
     Args:
-        labels: (N, C).
+        labels: (N, L).
         right: (N,).
     """
-    quota = max(1, count // classes)
-    have = np.zeros(classes, np.int64)
-    chosen = []
-    for row in np.argsort(~right, kind="stable").tolist():
-        if (have[labels[row]] < quota).any():
-            have[labels[row]] += 1
-            chosen.append(row)
-        if have.sum() >= quota * classes:
-            break
-    return np.array(chosen, np.int64)
+    quota = max(1, count // classes // labels.shape[1])
+    order = np.argsort(~right, kind="stable")
+    return np.asarray(order[rank_in_class(labels[order, 0]) < quota])
 
 
 def make_gallery(
@@ -90,54 +88,32 @@ def make_gallery(
     typical = np.zeros(classes, np.float32)
     for label in np.unique(labels).tolist():
         white = poses[labels == label].astype(np.float64) @ whitening[label].astype(np.float64)
-        distances = cdist(white, white)
-        rows, shares_of_rows = find_prototypes(distances, PROTOTYPES)
+        rows, shares_of_rows = find_prototypes(white, PROTOTYPES)
         chosen[label, : len(rows)], shares[label, : len(rows)] = rows, shares_of_rows
         if len(white) > 1:
-            typical[label] = np.median(np.partition(distances, 1, axis=1)[:, 1])
+            typical[label] = np.median(np.partition(cdist(white, white), 1, axis=1)[:, 1])
     return PoseGallery(poses, labels, images, whitening, sheet, chosen, shares, typical)
 
 
-def find_prototypes(distances: Doubles, count: int) -> tuple[Rows, Doubles]:
-    """Find at most `count` medoids of poses with these distances (N, N): prototypes of a class.
-
-    They are added one by one, each where it lowers the sum of the distances to the nearest medoid
-    most (Kaufman and Rousseeuw 1990, "Finding Groups in Data", chapter 2: BUILD), and then
-    exchanged for others of their groups while that lowers it further.
+def find_prototypes(poses: Doubles, count: int) -> tuple[Rows, Doubles]:
+    """Find at most `count` prototypes of a class: the poses (N, D) next to the centres of k-means.
 
     Returns:
-        the rows (M,) of the medoids, that of the largest group first, and the shares (M,) of the
+        the rows (M,) of the prototypes, that of the largest group first, and the shares (M,) of the
         poses to which they are the nearest.
     """
-    rows: list[int] = []
-    nearest = np.full(len(distances), np.inf)
-    for _ in range(min(count, len(distances))):
-        sums = np.minimum(nearest[None], distances).sum(axis=1)
-        sums[rows] = np.inf
-        rows.append(int(sums.argmin()))
-        nearest = np.minimum(nearest, distances[rows[-1]])
-    total = np.inf
-    while (lower := float(distances[rows].min(axis=0).sum())) < total - 1e-9:
-        total = lower
-        groups = distances[rows].argmin(axis=0)
-        for index in range(len(rows)):
-            members = np.flatnonzero(groups == index)
-            if len(members):
-                within = distances[np.ix_(members, members)].sum(axis=0)
-                rows[index] = int(members[within.argmin()])
-    groups = distances[rows].argmin(axis=0)
-    shares = np.bincount(groups, minlength=len(rows)) / len(distances)
+    most = min(count, len(np.unique(poses, axis=0)))
+    centres = KMeans(most, n_init=10, random_state=0).fit(poses).cluster_centers_
+    rows = np.unique(cdist(centres, poses).argmin(axis=1))
+    groups = cdist(poses[rows], poses).argmin(axis=0)
+    shares = np.bincount(groups, minlength=len(rows)) / len(poses)
     order = np.argsort(-shares, kind="stable")
-    return np.asarray(rows)[order], shares[order]
+    return rows[order], shares[order]
 
 
 def fit_all(poses: Floats, labels: Rows, classes: int) -> Doubles:
     """The whitening (K, D, D) of each class of poses (N, D) with labels (N,)."""
-    poses64 = poses.astype(np.float64)
-    means = np.zeros((classes, poses.shape[1]))
-    for label in np.unique(labels):
-        means[label] = poses64[labels == label].mean(axis=0)
-    within = np.cov(poses64 - means[labels], rowvar=False, bias=True)
+    _, within = fit_classes(poses, labels, classes)
     return np.stack([fit_whitening(poses[labels == label], within) for label in range(classes)])
 
 
@@ -153,5 +129,4 @@ def fit_whitening(poses: Floats, others: Doubles) -> Doubles:
     count, dim = poses.shape
     own = np.cov(poses.astype(np.float64), rowvar=False, bias=True) if count > 1 else others
     mixed = (count * own + dim * others) / (count + dim)
-    ridge = 1e-3 * mixed.diagonal().mean() + 1e-12
-    return np.asarray(np.linalg.inv(np.linalg.cholesky(mixed + ridge * np.eye(dim))).T)
+    return whiten(mixed)

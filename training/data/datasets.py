@@ -61,9 +61,12 @@ class Examples:
         return self.at(draw_rows(self.labels, count, seed=seed, objects=self.objects))
 
     def halves(self, *, seed: int) -> tuple[Self, Self]:
-        """Two random halves of single images, which share no object."""
-        first, second = split_rows(self.labels, seed=seed, objects=self.objects)
-        return self.at(first), self.at(second)
+        """Two random halves of single images, of like classes, which share no object."""
+        shown = np.arange(len(self.labels)) if self.objects is None else self.objects
+        _, first, which = np.unique(shown, return_index=True, return_inverse=True)
+        chosen = draw_rows(self.labels[first], (len(first) + 1) // 2, seed=seed)
+        is_first = np.isin(which, chosen)
+        return self.at(np.flatnonzero(is_first)), self.at(np.flatnonzero(~is_first))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +111,6 @@ def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = Tr
     if labels.max() >= len(dataset.class_names):
         raise DatasetError(f"{dataset.name}: label {labels.max()} is no class")
     return Examples(images, labels, columns.get("objects"))
-
-
-def factors_of(dataset: Dataset, split: DataSplit) -> assemblies.Factors | None:
-    """The known factors of every image of a split; None where images are not rendered."""
-    is_rendered = isinstance(dataset.source, assemblies.RenderedSource)
-    return assemblies.list_factors(split) if is_rendered else None
 
 
 def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:
@@ -261,48 +258,27 @@ def draw_rows(labels: Rows, count: int, *, seed: int, objects: Rows | None = Non
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(labels))
     if objects is not None:
-        turns = _rank(objects[order])
-        order = order[np.argsort(turns, kind="stable")]
+        order = order[np.argsort(rank_in_class(objects[order]), kind="stable")]
     return order[_even_order(labels[order], rng)][:count]
 
 
-def split_rows(labels: Rows, *, seed: int, objects: Rows | None = None) -> tuple[Rows, Rows]:
-    """Divide images at random into halves of like classes: the rows of each, rising.
-
-    All images of an object are in the same half.
-
-    Args:
-        labels: (N,).
-        objects: which object (N,) each image shows, if several show one.
-    """
-    rng = np.random.default_rng(seed)
-    shown = np.arange(len(labels)) if objects is None else objects
-    kinds, first, which = np.unique(shown, return_index=True, return_inverse=True)
-    order = rng.permutation(len(kinds))
-    order = order[_even_order(labels[first][order], rng)]
-    is_second = np.zeros(len(kinds), np.bool_)
-    is_second[order[(len(kinds) + 1) // 2 :]] = True
-    return np.flatnonzero(~is_second[which]), np.flatnonzero(is_second[which])
+def first_rows(labels: Rows, count: int) -> Rows:
+    """Rows of the first image of each class, then of the second, up to `count`; by class."""
+    rows = np.lexsort((labels, rank_in_class(labels)))[:count]
+    return np.asarray(rows[np.argsort(labels[rows], kind="stable")])
 
 
-def spread_rows(labels: Rows, count: int) -> Rows:
-    """Rows of up to `count` images, evenly spaced over all images in the order of their classes."""
+def rank_in_class(labels: Rows) -> Rows:
+    """How many images of the same class come before each image (N,)."""
     order = np.argsort(labels, kind="stable")
-    chosen = np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(int)
-    return np.asarray(order[chosen])
-
-
-def _rank(values: Rows) -> Rows:
-    """How many of the same value come before each of the values (N,)."""
-    order = np.argsort(values, kind="stable")
-    _, starts, counts = np.unique(values[order], return_index=True, return_counts=True)
-    ranks = np.empty(len(values), np.int64)
-    ranks[order] = np.arange(len(values)) - np.repeat(starts, counts)
+    _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
+    ranks = np.empty(len(labels), np.int64)
+    ranks[order] = np.arange(len(labels)) - np.repeat(starts, counts)
     return ranks
 
 
 def _even_order(labels: Rows, rng: np.random.Generator) -> Rows:
     """An order in which the first images of any number have the classes' shares, to an image."""
     _, which, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    places = (_rank(labels) + rng.random(len(counts))[which]) / counts[which]
+    places = (rank_in_class(labels) + rng.random(len(counts))[which]) / counts[which]
     return np.argsort(places, kind="stable")

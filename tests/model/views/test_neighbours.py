@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import cdist
 
 from model.views.neighbours import measure_distances
 from training.analysis.neighbours import find_prototypes, fit_whitening
@@ -41,7 +40,7 @@ def test_each_group_has_its_prototype(rng: np.random.Generator) -> None:
             for middle, size in zip(middles, sizes, strict=True)
         ]
     )
-    rows, shares = find_prototypes(cdist(points, points), 3)
+    rows, shares = find_prototypes(points, 3)
     assert [0.5, 1 / 3, 1 / 6] == pytest.approx(shares.tolist())
     for row, middle in zip(rows, middles[[1, 2, 0]], strict=True):
         assert np.linalg.norm(points[row] - middle) < 1

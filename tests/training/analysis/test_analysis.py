@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from model.bundle import CARD, Bundle, write_manifest
+from model.bundle import CARD, Bundle
 from model.preprocess import scale
 from model.runtime import Runtime
 from tests.training.published import HELD_OUT, RUN, TRAINING, say_training
@@ -107,18 +107,6 @@ def test_a_family_is_asked_what_it_offers(family_bundles: Path, data_dir: Path) 
     version = plain.manifest.version
     expected = replace(plain.manifest, confidence=manifest.confidence, analysed_version=version)
     assert expected == manifest
-
-
-def test_findings_in_other_weights_are_forgotten(bundle: Bundle, data_dir: Path) -> None:
-    """Names measured on a network that was replaced do not outlive a new measurement."""
-    runtime = Runtime(bundle)
-    held_out = answer_images(runtime, training_data_of(bundle, data_dir).validation)
-    rule = measure_novelty(runtime, held_out, data_dir)
-    found = write_findings(bundle, novelty=rule).manifest
-    assert found.version == found.analysed_version
-    assert rule == write_findings(bundle, directions=()).manifest.novelty
-    write_manifest(bundle.path, replace(found, analysed_version="another"))
-    assert write_findings(bundle, directions=()).manifest.novelty is None
 
 
 def test_a_network_that_saw_the_held_out_images_says_so(bundle_path: Path, data_dir: Path) -> None:

@@ -13,7 +13,6 @@ from training.data.datasets import (
     draw_rows,
     load,
     split_last,
-    split_rows,
 )
 from training.data.source import DataSplit, Source
 
@@ -87,7 +86,8 @@ def test_few_images_show_many_objects() -> None:
 def test_halves_share_classes_and_no_object(per_object: int) -> None:
     """Every image is in one of them."""
     objects = np.arange(100) // per_object
-    one, other = split_rows(UNEVEN, seed=0, objects=objects)
+    images = np.arange(100)
+    one, other = (half.images for half in Examples(images, UNEVEN, objects).halves(seed=0))
     assert list(range(100)) == sorted([*one.tolist(), *other.tolist()])
     assert not set(objects[one]) & set(objects[other])
     counts = [np.bincount(UNEVEN[rows], minlength=3) for rows in (one, other)]
