@@ -15,9 +15,6 @@ from research.run import Result, recipe_digest
 from research.tables import ROWS
 from training.statistics import interval, mean_interval
 
-STALE = "stale: its recipe has changed since"
-"""Follows the title of a row whose results are of another recipe than today's."""
-
 
 class Score(NamedTuple):
     """An error in percent: mean over seeds, its 95 % interval over images, deviation over seeds."""
@@ -44,10 +41,9 @@ class Difference(NamedTuple):
 
 
 def of_row(row: Row, results: Sequence[Result]) -> list[Result]:
-    """Its results at its own budget, by seed; those of today's recipe where there are any."""
+    """Its results at its own budget and of today's recipe, by seed."""
     own = [one for one in results if (one.row, one.images) == (row.name, row.images)]
-    current = [one for one in own if not is_stale(row, one)]
-    return sorted(current or own, key=lambda one: one.seed)
+    return sorted((one for one in own if not is_stale(row, one)), key=lambda one: one.seed)
 
 
 def is_stale(row: Row, result: Result) -> bool:
@@ -130,8 +126,7 @@ def write_table(table: Table, results: Sequence[Result]) -> Iterator[str]:
     for row in table.rows:
         if own := of_row(row, results):
             seeds = ", ".join(str(one.seed) for one in own)
-            title = f"{row.title} (**{STALE}**)" if _any_stale(row, own) else row.title
-            rows.append((f"`{row.name}`", title, f"{row.images:,}", str(score(own)), seeds))
+            rows.append((f"`{row.name}`", row.title, f"{row.images:,}", str(score(own)), seeds))
     if rows:
         yield lines(("row", "network", "images seen", "error, %", "seeds"), rows)
     if differences := list(_differences(table, results)):
@@ -141,28 +136,21 @@ def write_table(table: Table, results: Sequence[Result]) -> Iterator[str]:
 
 
 def _differences(table: Table, results: Sequence[Result]) -> Iterator[tuple[str, str]]:
-    """Those of the rows that are compared, unless a recipe has changed since."""
+    """Those of the rows that are compared."""
     known = {**ROWS, **{row.name: row for row in table.rows}}
     for names in table.compared:
         rows = [known[name] for name in names]
-        own = [of_row(row, results) for row in rows]
-        if any(map(_any_stale, rows, own)):
-            continue
         counts = {row.training_images for row in rows}
         pair_seeds = len(counts) == 1 and None not in counts  # a seed chooses the same images
-        if found := compare(*own, pair_seeds=pair_seeds):
+        if found := compare(*(of_row(row, results) for row in rows), pair_seeds=pair_seeds):
             yield " less ".join(f"**{row.title}**" for row in rows), str(found)
-
-
-def _any_stale(row: Row, own: Sequence[Result]) -> bool:
-    return any(is_stale(row, one) for one in own)
 
 
 def _missing(table: Table, results: Sequence[Result]) -> Iterator[str]:
     """The rows of a table that have seeds without a result of today's recipe, by seeds."""
     rows: dict[str, list[str]] = {}
     for row in table.rows:
-        done = {one.seed for one in of_row(row, results) if not is_stale(row, one)}
+        done = {one.seed for one in of_row(row, results)}
         if seeds := ", ".join(str(seed) for seed in row.seeds if seed not in done):
             rows.setdefault(seeds, []).append(f"`{row.name}`")
     for seeds, names in rows.items():

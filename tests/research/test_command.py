@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from typer.testing import Result as Outcome
 
 from research.__main__ import app, choose_rows
-from research.compare import STALE
 from research.rows import Row
 from research.run import Result, Sets, choose, load_sets, make_plan, read_results, run_row
 from research.tables import ROWS
@@ -85,16 +84,16 @@ def test_a_table_has_errors_differences_and_what_is_missing(
     assert "`matched-few-100-dynamic-poses`" in output
 
 
-def test_stale_rows_are_marked_and_not_compared(results: list[Result], tmp_path: Path) -> None:
-    """Editing a recipe marks its results."""
+def test_results_of_another_recipe_are_left_out(results: list[Result], tmp_path: Path) -> None:
+    """Editing a recipe makes its row one that has not run; the list says why."""
     name = "matched-few-100-cnn-small"
     changed = [replace(one, recipe="0123456789ab") if one.row == name else one for one in results]
     write(changed, tmp_path)
     output = call("table", "matched-few-100", runs=tmp_path / "none", docs=tmp_path).output
-    title = ROWS[name].title
-    assert f"| {title} (**{STALE}**) |" in output
-    assert f"less **{title}**" not in output
+    assert f"| `{name}` |" not in output
+    assert f"less **{ROWS[name].title}**" not in output
     assert f"`{name}` (seeds 1, 2, 3, 4, 5)" in output
+    assert "stale: 1, 2" in call("list", runs=tmp_path / "none", docs=tmp_path).output
 
 
 @pytest.fixture
