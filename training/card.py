@@ -7,6 +7,7 @@ Every value is escaped, so that no such word becomes markup.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,17 @@ def write_card(bundle: Bundle) -> None:
 
 
 def describe_error(manifest: Manifest) -> str:
-    """The error on the split that was scored, with its interval, or that there is none."""
-    metrics, runs = manifest.metrics, runs_of(manifest.training)
+    """The error on the split that was scored, or that there is none."""
+    runs = runs_of(manifest.training)
+    if runs[-1].dataset not in DATASETS and not unseen_by(runs):
+        missing = "not measured: trained on all pictures of the folder"
+    else:
+        missing = "not measured yet: `python -m training evaluate`"
+    return describe_score(manifest.metrics) or missing
+
+
+def describe_score(metrics: Mapping[str, Any]) -> str:
+    """The error on the split that was scored, with its interval; empty where there is none."""
     for split, name in (("test", "test"), ("validation", "held-out")):
         if f"{split}_errors" in metrics:
             errors, images = metrics[f"{split}_errors"], metrics[f"{split}_images"]
@@ -80,9 +90,7 @@ def describe_error(manifest: Manifest) -> str:
                 f"{100 * errors / images:.2f} % of {images:,} {name} images "
                 f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong)"
             )
-    if runs[-1].dataset not in DATASETS and not unseen_by(runs):
-        return "not measured: trained on all pictures of the folder"
-    return "not measured yet: `python -m training evaluate`"
+    return ""
 
 
 def _count_parameters(bundle: Bundle) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from model.bundle import Bundle, Manifest
 from model.runtime import Runtime
 from training.answers import Answers, Recall, answer_images, is_wrong, recalls
-from training.card import write_card
+from training.card import describe_score, write_card
 from training.confidence import fit_confidence, input_of, measure_images
 from training.data.datasets import DATASETS, Examples, load
 from training.data.folder import FolderSplit, TrainingData, load_unseen
@@ -82,12 +82,8 @@ class Scores:
         return metrics | {name: part for name, part in parts.items() if part}
 
     def headline(self) -> str:
-        """The error in a sentence."""
-        low, high = self.interval_percent
-        return (
-            f"{self.errors:,} of {self.images:,} wrong: {100 * self.errors / self.images:.2f} % "
-            f"(95 % interval {low:.2f} to {high:.2f})"
-        )
+        """The error, in words."""
+        return describe_score(self.metrics())
 
     def details(self) -> list[str]:
         """The recall of each class or the error at each shift, and what was left out."""
@@ -137,28 +133,24 @@ def evaluate(
     """
     recipe, runtime = recipe_of(bundle), open_runtime(bundle)
     published = DATASETS.get(recipe.dataset)
-    if split == "validation":
-        examples, which = _held_out(bundle, data_dir, folder)
-    elif folder is not None:
+    if split == "test" and folder is not None:
         scores = score_folder(runtime, folder, skip_unreadable=skip_unreadable)
-        if published is None:
-            _record(bundle, scores)
-            _keep(bundle, scores)
-        return scores
-    elif published is None:
+        if published is not None:
+            return scores
+    elif split == "test" and published is not None:
+        reads_of(bundle.path.parent, runs_of(bundle.manifest.training))  # noticed before the read
+        examples = load(published, "test", data_dir)
+        scores = _score(runtime, examples, "test", "the published test split", pairs=pairs)
+        scores = calibrate(runtime, scores, data_dir)
+    elif split == "test":
         raise DatasetError(
             f"{recipe.dataset} has no test split: score new pictures, --data TESTFOLDER, or "
             "held-out ones, --validation"
         )
     else:
-        reads_of(bundle.path.parent, runs_of(bundle.manifest.training))  # noticed before the read
-        examples, which = load(published, "test", data_dir), "the published test split"
-    if recipe.task == "pairs":
-        scores = Scores(split=split, **score_pairs(runtime, examples, split, which, pairs))
-    else:
-        scores = score_single(runtime, examples, split=split, which=which)
+        examples, which = _held_out(bundle, data_dir, folder)
+        scores = _score(runtime, examples, "validation", which, pairs=pairs)
     if split == "test":
-        scores = _measure_entries(runtime, scores, data_dir)
         _record(bundle, scores)
     if split == "test" or published is None:
         _keep(bundle, scores)
@@ -194,8 +186,8 @@ def score_folder(runtime: Runtime, folder: Path, *, skip_unreadable: bool = Fals
         raise DatasetError(f"{runtime.bundle.manifest.name} is for pairs of digits, not pictures")
     pictures = load_unseen(runtime, folder, skip_unreadable=skip_unreadable)
     which = f"{len(pictures.places):,} pictures of a folder"
-    which += ", none of which training saw" * pictures.unseen
-    scores = score_single(runtime, pictures.examples, split="test", which=which)
+    which += ", none of which training saw" * ("pictures" in runtime.bundle.manifest.training)
+    scores = _score(runtime, pictures.examples, "test", which)
     return replace(scores, places=pictures.places, notices=pictures.notices)
 
 
@@ -218,15 +210,20 @@ def _held_out(bundle: Bundle, data_dir: Path, folder: Path | None) -> tuple[Exam
     return examples, which
 
 
-def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, which: str) -> Scores:
-    """Answer every image once, with the most present class.
+def _score(
+    runtime: Runtime, examples: Examples, split: ScoredSplit, which: str, *, pairs: int = TEST_PAIRS
+) -> Scores:
+    """Answer every image once, with the most present class; or pairs of digits.
 
     Of images that show the same objects, the interval of the error is as if objects were drawn.
 
     Args:
         which: describes the images.
+        pairs: of test digits at each shift.
     """
     manifest, count = runtime.bundle.manifest, len(examples.labels)
+    if manifest.of_pairs:
+        return Scores(split=split, **score_pairs(runtime, examples, split, which, pairs))
     answers = answer_images(runtime, examples)
     wrong = is_wrong(answers.presence, examples.labels)
     low, high = interval(int(wrong.sum()), count)
@@ -243,38 +240,33 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
     )
 
 
-def _measure_entries(runtime: Runtime, scores: Scores, data_dir: Path) -> Scores:
-    """Measure on a test split what poses explain, and confidence and novelty of single images."""
-    bundle, entries = runtime.bundle, dict[str, Any]()
-    if "decode" in bundle.manifest.offers:
-        training = load(DATASETS[recipe_of(bundle).dataset], "train", data_dir)
-        entries["explained"], _ = measure_explained(
-            runtime, training, scores.answers, described="of the test images"
-        )
-    scores = replace(scores, entries=entries)
-    return scores if scores.answers.are_pairs else calibrate(runtime, scores, data_dir)
-
-
 def calibrate(runtime: Runtime, scores: Scores, data_dir: Path) -> Scores:
-    """Measure confidence and novelty on a test split, and on images of other kinds.
+    """Measure on a test split what poses explain, and confidence and novelty of single images.
 
     A network that learnt all training images has no other images to calibrate its confidence and
     its novelty threshold: one random half of the test split does that, and is not measured. Too few
-    images, or objects, calibrate nothing: then there is no confidence.
+    images, or objects, calibrate nothing: then there is no confidence. Images of other kinds are
+    measured too.
     """
-    manifest, measured = runtime.bundle.manifest, scores.answers
+    manifest, measured, entries = runtime.bundle.manifest, scores.answers, dict[str, Any]()
+    if "decode" in manifest.offers:
+        training = load(DATASETS[recipe_of(runtime.bundle).dataset], "train", data_dir)
+        entries["explained"], _ = measure_explained(
+            runtime, training, measured, described="of the test images"
+        )
+    if measured.are_pairs:
+        return replace(scores, entries=entries)
     confidence, rule, protocol = manifest.confidence, manifest.novelty, scores.protocol
     if not unseen_by(runs_of(manifest.training)):
-        fitted, measured = scores.answers.halves(seed=_SEED)
+        fitted, measured = measured.halves(seed=_SEED)
         described = f"{len(fitted.labels):,} test images, drawn at random"
         confidence = fit_confidence(fitted, kind=input_of(manifest), described=described)
         if rule:
             threshold = find_threshold(score_novelty(runtime, fitted, rule))
             rule = replace(rule, threshold=threshold, threshold_images=described)
         protocol += f"; {described}, calibrate confidence and novelty"
-    counted, entries = f"{len(measured.labels):,} test images", dict(scores.entries)
+    counted, measures = f"{len(measured.labels):,} test images", dict[str, Mapping[str, Any]]()
     others = answer_others(runtime, data_dir)
-    measures = dict[str, Mapping[str, Any]]()
     if confidence:
         kinds = {counted: measured, **answer_changed(runtime, measured), **others}
         measures = {kind: measure_images(confidence, answers) for kind, answers in kinds.items()}

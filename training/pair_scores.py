@@ -64,9 +64,7 @@ def score_pairs(
         drawn = len(answers.labels)
         most = max(count, drawn) if is_test else drawn
         draws = draw_pairs(digits.labels, most, seed, shift_px=shift_px)
-        first = is_missed(answers.presence, answers.labels)
-        rest = find_missed(runtime, digits, draws[drawn:], shift_px=shift_px)
-        missed = np.concatenate((first, *rest))
+        missed = find_missed(runtime, digits, draws, shift_px=shift_px)
         wrong = np.asarray(missed.any(axis=1))
         shifts[f"{shift_px} px"] = {
             "pairs": len(draws),
@@ -99,8 +97,8 @@ def score_pairs(
 
 def find_missed(
     runtime: Runtime, digits: Examples, draws: NDArray[np.int64], *, shift_px: int
-) -> list[NDArray[np.bool_]]:
-    """Return which digits of pairs are not named, a few pairs (N, 2) at a time.
+) -> NDArray[np.bool_]:
+    """Return which digits of pairs are not named, (M, 2); a few pairs are made at a time.
 
     Args:
         draws: (M, 6), as `draw_pairs` gives them.
@@ -109,7 +107,7 @@ def find_missed(
     for start in range(0, len(draws), BATCH):
         pairs = make_pairs(digits, draws[start : start + BATCH], size=size, shift_px=shift_px)
         parts.append(is_missed(encode(runtime, pairs.images).presence, pairs.labels))
-    return parts
+    return np.concatenate(parts)
 
 
 def score_drawn(runtime: Runtime, answers: Answers) -> dict[str, float]:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from model import open_bundle
 from model.bundle.disk import replacing
@@ -32,8 +31,8 @@ from training.device import open_runtime
 from training.evaluate import ScoredSplit, Scores, evaluate, score_folder
 from training.statistics import interval
 
-MAX_MISTAKES, MAX_DRAWN = 24, 12
-"""The largest numbers of mistakes and of right answers that are shown."""
+MAX_MISTAKES = 24
+"""The largest number of mistakes that are shown."""
 _MIN_PX = 96
 """Images are enlarged by whole pixels until they are about this high."""
 
@@ -135,16 +134,10 @@ def report(
 def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
     """Write the report of a score on single images."""
     manifest, answers = runtime.bundle.manifest, scores.answers
-    names, labels, first = manifest.class_names, answers.labels, answers.first
+    names, labels = manifest.class_names, answers.labels
     counts = manifest.training.get("pictures", {}).get("class_counts", ())
     class_counts = dict(zip(names, counts, strict=False))
-    right = first == labels
-    confidence, label_presence = (
-        np.take_along_axis(answers.presence, classes[:, None], axis=1)[:, 0].astype(np.float64)
-        for classes in (first, labels)
-    )
-    worst_first = np.argsort(label_presence - confidence, kind="stable")
-    mistakes = worst_first[~right[worst_first]][:MAX_MISTAKES]
+    right, confidence = answers.first == labels, answers.presence.max(axis=1).astype(np.float64)
     advice = advise(
         labels,
         answers.presence,
@@ -164,8 +157,7 @@ def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
             class_names=names,
             confusion=confusion(labels, answers.presence).tolist(),
             wrong_count=int((~right).sum()),
-            mistakes=_draw(runtime, scores, mistakes, first, labels),
-            reconstructions=_reconstructions(runtime, scores),
+            mistakes=_draw_mistakes(runtime, scores),
             is_probability=manifest.presence == "probability",
             png_of=_png_of,
             bars=describe_bins(confidence, right),
@@ -175,38 +167,27 @@ def write_report(runtime: Runtime, scores: Scores, target: Path) -> None:
         file.write(text.encode())
 
 
-def _reconstructions(runtime: Runtime, scores: Scores) -> list[dict[str, Any]]:
-    """Right answers of all classes, above what the network draws of them."""
-    labels = scores.answers.labels
-    right = np.flatnonzero(scores.answers.first == labels)
-    if "decode" not in runtime.bundle.manifest.offers or not len(right):
-        return []
-    by_class = [right[labels[right] == label] for label in np.unique(labels[right])]
-    each = max(1, MAX_DRAWN // len(by_class))
-    rows = np.concatenate([few[:each] for few in by_class])[:MAX_DRAWN]
-    return _draw(runtime, scores, rows, labels)
-
-
-def _draw(
-    runtime: Runtime, scores: Scores, rows: NDArray[np.int64], *classes: NDArray[np.int64]
-) -> list[dict[str, Any]]:
-    """Some images, each with its reconstructions as some classes (N,), for the template."""
-    names, answers = runtime.bundle.manifest.class_names, scores.answers.at(rows)
-    shown_as = np.stack(classes, axis=1)[rows]
-    decoded: Any = [()] * len(rows)
+def _draw_mistakes(runtime: Runtime, scores: Scores) -> list[dict[str, Any]]:
+    """The most confident wrong answers, each drawn as its class and as the answer."""
+    names, answers = runtime.bundle.manifest.class_names, scores.answers
+    both = np.stack((answers.first, answers.labels), axis=1)  # (N, 2)
+    presence = np.take_along_axis(answers.presence, both, axis=1)
+    worst_first = np.argsort(presence[:, 1] - presence[:, 0], kind="stable")
+    rows = worst_first[both[worst_first, 0] != both[worst_first, 1]][:MAX_MISTAKES]
+    drawn: Any = [()] * len(rows)
     if len(rows) and "decode" in runtime.bundle.manifest.offers:
-        decoded = decode_classes(runtime, answers.poses, shown_as)
+        drawn = decode_classes(runtime, answers.poses[rows], both[rows])
     return [
         {
-            "image": as_floats(answers.images)[number],
-            "drawn": [*zip((names[label] for label in shown_as[number]), drawn, strict=False)],
-            "label": names[answers.labels[number]],
-            "answer": names[answers.first[number]],
-            "label_presence": answers.presence[number, answers.labels[number]],
-            "answer_presence": answers.presence[number, answers.first[number]],
-            "place": scores.places[rows[number]] if scores.places else "",
+            "image": as_floats(answers.images[row]),
+            "drawn": [*zip((names[label] for label in both[row]), images, strict=False)],
+            "answer": names[both[row, 0]],
+            "label": names[both[row, 1]],
+            "answer_presence": presence[row, 0],
+            "label_presence": presence[row, 1],
+            "place": scores.places[row] if scores.places else "",
         }
-        for number, drawn in enumerate(decoded)
+        for row, images in zip(rows, drawn, strict=True)
     ]
 
 
