@@ -260,10 +260,10 @@ def moved_copies(
     labels = torch.tensor(examples.labels[chosen], device=device)
     reach = recipe.shift_px
     corners = [(0, 0), *product((-reach, reach), repeat=2)] if reach else [(0, 0)]
-    copies = []
-    for corner in corners:
-        moved = torch.tensor([corner] * len(images), device=device)
-        copies.append(shift(images, moved, reach, recipe.pad))
+    copies = [
+        shift(images, torch.tensor([corner] * len(images), device=device), reach, recipe.pad)
+        for corner in corners
+    ]
     if recipe.flip:
         copies += [copy.flip(3) for copy in copies]
     return torch.cat(copies).float() / WHITE, labels.repeat(len(copies))
@@ -279,21 +279,15 @@ def shift(images: Tensor, shifts: Tensor, reach: int, pad: Pad = "zero") -> Tens
     if reach == 0:
         return images
     count, channels, height, width = images.shape
-    rows = torch.arange(height, device=images.device) - shifts[:, :1]  # (B, H)
-    columns = torch.arange(width, device=images.device) - shifts[:, 1:]  # (B, W)
     if pad == "reflect":
-        rows, columns = _reflect(rows, height), _reflect(columns, width)
+        images = functional.pad(images.float(), (reach,) * 4, "reflect")  # not for bytes
     else:
-        images = functional.pad(images, (reach, reach, reach, reach))
-        rows, columns = rows + reach, columns + reach
+        images = functional.pad(images, (reach,) * 4)
+    rows = torch.arange(reach, reach + height, device=images.device) - shifts[:, :1]  # (B, H)
+    columns = torch.arange(reach, reach + width, device=images.device) - shifts[:, 1:]  # (B, W)
     pixels = rows[:, :, None] * images.shape[3] + columns[:, None]  # (B, H, W)
     index = pixels.view(count, 1, -1).expand(-1, channels, -1)
     return images.flatten(2).gather(2, index).view(count, channels, height, width)
-
-
-def _reflect(indices: Tensor, size: int) -> Tensor:
-    """Places up to `size - 1` beyond the edges, mirrored at the outermost pixels."""
-    return (size - 1) - ((size - 1) - indices.abs()).abs()
 
 
 def cut_out(images: Tensor, middles: Tensor, *, side: int, colour: Tensor) -> Tensor:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from statistics import median_low
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from model.bundle.manifest import MAX_CHANNELS
@@ -23,7 +24,6 @@ from training.data.pictures import (
     digest_content,
     find_pictures,
     header_of,
-    held_out_mask,
     join_names,
     read_each,
     to_ascii_name,
@@ -37,6 +37,8 @@ MAX_RATIO = 2
 """The longer side of a network's image is at most so many times the shorter one, by default."""
 _FEW_GREY = 0.2
 """Up to this share of a class may be grey among coloured pictures."""
+_HELD_OUT_SHARE, _MIN_HELD_OUT = 0.1, 4
+"""This share of the images of a class is held out, but at least so many images."""
 _CROPPED = 1 / 3
 """The share of a picture that may be cropped without a notice."""
 
@@ -110,7 +112,7 @@ def load_folder(
 ) -> TrainingData:
     """Read all pictures of all classes, each cropped and scaled as serving does it.
 
-    Which pictures of a class are held out depends on their names alone (`held_out_mask`).
+    Which pictures of a class are held out depends on their names alone.
 
     Args:
         folder: has a folder of pictures for each class; hidden ones are passed over.
@@ -128,34 +130,31 @@ def load_folder(
     """
     found = find_pictures(folder)
     headers = read_each(found.files, header_of, load=False)
-    sizes = [header.size for header in headers.values()]
+    sizes = [size for size, _ in headers.values()]
     height, width = size or (choose_size(sizes) if sizes else (1, 1))
-    decided = _channels_of({header.channels for header in headers.values()}, channels)
+    decided = _channels_of({number for _, number in headers.values()}, channels)
     read = read_each([*headers], lambda own: to_bytes(own, decided or 3, height, width))
     unreadable = [file for file in found.files if file not in read]
     found = found.without(unreadable)
     images = np.stack(list(read.values())) if read else np.zeros((0, 1, 1, 1), np.uint8)
-    grey_files = [file for file in read if headers[file].channels == 1]
-    told, mixed = "", ""
+    few_grey, mixed = "", ""
     if decided is None and read:
         coloured = (images != images[:, :1]).any(axis=(1, 2, 3))
+        grey_files = [file for file in read if headers[file][1] == 1]
         if not coloured.any():
             images = images[:, :1]
         elif grey_files:
-            told, mixed = _describe_mix(found, grey_files, int(coloured.sum()))
-    _refuse(
-        found,
-        unreadable=[] if split.skip_unreadable and read else unreadable,
-        mixed=mixed,
-    )
+            few_grey, mixed = _describe_mix(found, grey_files, int(coloured.sum()))
+    _refuse(found, unreadable=[] if split.skip_unreadable and read else unreadable, mixed=mixed)
     labels = np.repeat(np.arange(len(found.classes)), [*map(len, found.classes.values())])
-    prints = np.array([found.fingerprint(file) for file in found.files])
-    given = np.isin(prints, split.held_out_pictures)
-    held_out = given if split.held_out_pictures else _hold_out(found, prints.tolist(), seen)
-    trained, held = (prints[rows].tolist() for rows in (~held_out, held_out))
+    prints = {file: found.fingerprint(file) for file in found.files}
+    held_out = set(split.held_out_pictures) or _hold_out(found, prints, seen)
+    marks = np.array([one in held_out for one in prints.values()])
+    training, validation = (Examples(images[rows], labels[rows]) for rows in (~marks, marks))
+    trained, held = ([*compress(prints.values(), rows)] for rows in (~marks, marks))
     notices = (
         f"skipped {found.describe_unreadable(unreadable)}" * bool(unreadable),
-        told,
+        few_grey,
         found.describe_others(),
         describe_crop(sizes, height, width),
         _describe_copies(trained, held),
@@ -166,9 +165,7 @@ def load_folder(
         image_shape=images.shape[1:],
         class_names=tuple(found.classes),
         preprocess="crop",
-        held_out_count=int(held_out.sum()),
     )
-    training, validation = (Examples(images[rows], labels[rows]) for rows in (~held_out, held_out))
     own_split = FolderSplit(
         folder=str(folder.resolve()),
         class_names=dataset.class_names,
@@ -188,8 +185,6 @@ class UnseenPictures(NamedTuple):
     """The class and name of each picture."""
     notices: tuple[str, ...]
     """What was left out, and why."""
-    unseen: bool
-    """Whether the bundle knows that training saw none of them."""
 
 
 def load_unseen(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False) -> UnseenPictures:
@@ -206,45 +201,40 @@ def load_unseen(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False
             all pictures.
     """
     manifest = runtime.bundle.manifest
-    names, known = manifest.class_names, manifest.training.get("pictures")
     found = find_pictures(folder, classes=1)
-    if unknown := [name for name in found.classes if name not in names]:
+    if unknown := [name for name in found.classes if name not in manifest.class_names]:
         raise DatasetError(
             f"{join_names(unknown)} in {folder}: no class of {manifest.name}, whose classes are "
-            f"{', '.join(names)}"
+            f"{', '.join(manifest.class_names)}"
         )
-    uses = FolderSplit(**known).uses() if known else {}
-    labelled = [
-        (file, names.index(name)) for name, files in found.classes.items() for file in files
-    ]
-    kept, left_out = dict[Path, int](), dict[str, list[str]]()
-    for file, label in labelled:
-        if use := uses.get(digest_content(file)):
-            left_out.setdefault(use, []).append(found.place(file))
-        else:
-            kept[file] = label
-    notices = [
-        f"left out {len(places):,} picture{'s' * bool(places[1:])} that training {use}: "
-        f"{join_names(places)}"
-        for use, places in left_out.items()
-    ]
-    if not kept:
-        raise DatasetError(f"training saw all {len(labelled):,} pictures of {folder}")
-    images = read_each(
-        [*kept], lambda file: np.rint(fit_picture(manifest, file).image * WHITE).astype(np.uint8)
+    uses = FolderSplit(**(manifest.training.get("pictures") or {})).uses()
+    used = {file: use for file in found.files if (use := uses.get(digest_content(file)))}
+    kept = found.without(used)
+    if not kept.files:
+        raise DatasetError(f"training saw all {len(used):,} pictures of {folder}")
+    read = read_each(
+        kept.files, lambda file: np.rint(fit_picture(manifest, file).image * WHITE).astype(np.uint8)
     )
-    if unreadable := [file for file in kept if file not in images]:
-        described = found.describe_unreadable(unreadable)
-        if not (skip_unreadable and images):
-            advice = "\nTo go on, add --skip-unreadable" * bool(images)
-            raise DatasetError(f"{folder} has {described}{advice}")
-        notices.append(f"skipped {described}")
-    if others := found.describe_others():
-        notices.append(others)
-    labels = np.array([kept[file] for file in images])
-    places = tuple(map(found.place, images))
-    examples = Examples(np.stack([*images.values()]), labels)
-    return UnseenPictures(examples, places, tuple(notices), bool(uses))
+    unreadable = [file for file in kept.files if file not in read]
+    if unreadable and not (skip_unreadable and read):
+        advice = "\nTo go on, add --skip-unreadable" * bool(read)
+        raise DatasetError(f"{folder} has {kept.describe_unreadable(unreadable)}{advice}")
+    notices = list[str]()
+    for use in dict.fromkeys(used.values()):
+        places = [found.place(file) for file in used if used[file] == use]
+        count = f"{len(places):,} picture{'s' * bool(places[1:])}"
+        notices.append(f"left out {count} that training {use}: {join_names(places)}")
+    notices += [
+        f"skipped {kept.describe_unreadable(unreadable)}" * bool(unreadable),
+        kept.describe_others(),
+    ]
+    labels = [
+        manifest.class_names.index(name)
+        for name, files in kept.without(unreadable).classes.items()
+        for _ in files
+    ]
+    examples = Examples(np.stack([*read.values()]), np.array(labels))
+    return UnseenPictures(examples, tuple(map(kept.place, read)), tuple(filter(None, notices)))
 
 
 def name_of(folder: Path) -> str:
@@ -346,28 +336,31 @@ def _refuse(found: PictureFiles, *, unreadable: Sequence[Path], mixed: str) -> N
         raise DatasetError(f"{found.folder} cannot be learnt from:\n" + "\n".join(wrong) + advice)
 
 
-def _hold_out(
-    found: PictureFiles, prints: Sequence[str], seen: Collection[str]
-) -> NDArray[np.bool_]:
-    """Which pictures (N,) are held out. DatasetError where none is, as all are seen."""
-    contents = {content_of(fingerprint) for fingerprint in seen}
-    places = [found.place(file) for file in found.files]
-    known = {
-        place
-        for place, fingerprint in zip(places, prints, strict=True)
-        if content_of(fingerprint) in contents
-    }
-    held_out = [
-        mark
-        for files in found.classes.values()
-        for mark in held_out_mask([*map(found.place, files)], seen=known)
-    ]
-    if not any(held_out):
+def _hold_out(found: PictureFiles, prints: Mapping[Path, str], seen: Collection[str]) -> set[str]:
+    """The fingerprints of the pictures that are held out; none of them is of a seen content.
+
+    That is a fifth of up to 20 pictures of a class, 4 of 21 to about 40, a tenth of more. Which
+    ones depends on their places alone; at least one is not held out.
+
+    Raises:
+        DatasetError: none is, as all are seen.
+    """
+    contents, held_out = set(map(content_of, seen)), set[str]()
+
+    def number(file: Path) -> bytes:
+        return hashlib.sha256(f"0/{found.place(file)}".encode()).digest()
+
+    for files in found.classes.values():
+        few = min(_MIN_HELD_OUT, len(files) / 5)
+        count = min(max(1, round(max(few, _HELD_OUT_SHARE * len(files)))), len(files) - 1)
+        free = [file for file in files if content_of(prints[file]) not in contents]
+        held_out.update(prints[file] for file in sorted(free, key=number)[:count])
+    if not held_out:
         raise DatasetError(
             f"the weights have learnt from all pictures of {found.folder}, so that none can be "
             "held out: add new ones, or train with --final"
         )
-    return np.array(held_out)
+    return held_out
 
 
 def _describe_copies(trained: Sequence[str], held_out: Sequence[str]) -> str:

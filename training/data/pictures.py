@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from anyascii import anyascii
@@ -34,8 +34,6 @@ _HEX = 12
 """The length of a hash of a name or of a content, in hexadecimal digits."""
 _SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval"}
 """Folders of these names are parts of a data set, if they have folders."""
-_HELD_OUT_SHARE, _MIN_HELD_OUT = 0.1, 4
-"""This share of the images of a class is held out, but at least so many images."""
 _SLOW = 500
 """From this many pictures on a progress bar is shown."""
 _T = TypeVar("_T")
@@ -59,15 +57,6 @@ def printable(text: str) -> str:
     A name of a file may hold any, and a terminal would obey them.
     """
     return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
-
-
-class Header(NamedTuple):
-    """What a picture's header says."""
-
-    size: tuple[int, int]
-    """Width and height, upright."""
-    channels: int
-    """1 if it is grey by its format, 3 if it may have colour, another number for an array."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +90,10 @@ class PictureFiles:
         }
         return PictureFiles(self.folder, classes, self.others)
 
-    def describe_others(self) -> str | None:
-        """What is not read, in a sentence; None where there is no such file."""
+    def describe_others(self) -> str:
+        """What is not read, in a sentence; empty where there is no such file."""
         if not self.others:
-            return None
+            return ""
         kinds = Counter(printable(file.suffix.lower()) or "without suffix" for file in self.others)
         counts = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
         named = join_names([self.place(file) for file in self.others])
@@ -148,11 +137,8 @@ def find_pictures(folder: Path, *, classes: int = 2) -> PictureFiles:
         raise DatasetError(f"{folder} needs a folder for {few}, and has {present}")
     pictures = PictureFiles(folder, found, tuple(others))
     if empty := [name for name, files in found.items() if not files]:
-        unread = pictures.describe_others()
-        raise DatasetError(
-            f"{folder} has no pictures ({', '.join(FORMATS)}) in {join_names(empty)}"
-            + (f"; {unread}" if unread else "")
-        )
+        unread = [f"{folder} has no pictures ({', '.join(FORMATS)}) in {join_names(empty)}"]
+        raise DatasetError("; ".join(filter(None, (*unread, pictures.describe_others()))))
     _refuse_data_sets(pictures)
     return pictures
 
@@ -160,24 +146,31 @@ def find_pictures(folder: Path, *, classes: int = 2) -> PictureFiles:
 def read_each(
     files: Sequence[Path], look: Callable[[Content], _T], *, load: bool = True
 ) -> dict[Path, _T]:
-    """Call `look` with each picture, loaded or only opened; what cannot be read is left out."""
+    """Call `look` with each picture, loaded or only opened; what cannot be read is left out.
+
+    Arrays are always loaded.
+    """
     results, verb = dict[Path, _T](), "reading" if load else "looking at"
     for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):
         try:
-            picture = _open(file, load=load)
+            picture = open_image(file.read_bytes())
+            if load and isinstance(picture, Image.Image):
+                picture = load_image(picture)
         except _UNREADABLE:
             continue
         results[file] = look(picture)
     return results
 
 
-def header_of(picture: Content) -> Header:
-    """The size and channels of a picture, which need not be loaded."""
+def header_of(picture: Content) -> tuple[tuple[int, int], int]:
+    """The width and height of a picture, upright, and its channels; it need not be loaded.
+
+    It has 1 channel if it is grey by its format, 3 if it may have colour, and an array its own.
+    """
     if isinstance(picture, Image.Image):
-        channels = 1 if picture.mode in _GREY_MODES else 3
-        return Header(turn_upright(picture).size, channels)
+        return turn_upright(picture).size, 1 if picture.mode in _GREY_MODES else 3
     height, width, channels = picture.shape
-    return Header((width, height), channels)
+    return (width, height), channels
 
 
 def to_bytes(picture: Content, channels: int, height: int, width: int) -> NDArray[np.uint8]:
@@ -199,38 +192,12 @@ def content_of(fingerprint: str) -> str:
     return fingerprint[_HEX:]
 
 
-def held_out_mask(places: Sequence[str], *, seen: Collection[str] = ()) -> list[bool]:
-    """Choose which images of a class are held out.
-
-    That is a fifth of up to 20 images, 4 of 21 to about 40, a tenth of more.
-    Which ones depends on their places alone; at least one is not held out.
-
-    Args:
-        seen: places of images that are not held out, as weights have learnt from them.
-    """
-    few = min(_MIN_HELD_OUT, len(places) / 5)
-    count = min(max(1, round(max(few, _HELD_OUT_SHARE * len(places)))), len(places) - 1)
-    free = {
-        hashlib.sha256(f"0/{place}".encode()).digest(): place
-        for place in places
-        if place not in seen
-    }
-    chosen = {free[number] for number in sorted(free)[:count]}
-    return [place in chosen for place in places]
-
-
 def join_names(names: Sequence[str], shown: int = 3) -> str:
     """The first few names, and how many more there are."""
     first, more = names[:shown], len(names) - shown
     if more > 0:
         return f"{', '.join(first)} and {more:,} more"
     return " and ".join([", ".join(first[:-1]), first[-1]] if first[1:] else first)
-
-
-def _open(file: Path, *, load: bool) -> Content:
-    """Open a picture file, and read its pixels if `load` says so. Arrays are always read."""
-    picture = open_image(file.read_bytes())
-    return load_image(picture) if load and isinstance(picture, Image.Image) else picture
 
 
 def _walk(folder: Path) -> Iterator[Path]:
