@@ -125,38 +125,15 @@ def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:
     return examples.at(slice(cut)), examples.at(slice(cut, None))
 
 
-def _idx(
-    name: str,
-    kind: str,
-    class_names: tuple[str, ...],
-    mirrors: tuple[str, ...],
-    md5: dict[str, str],
-    *,
-    preprocess: Literal["digit", "stretch"] = "digit",
-    licence: str = "",
-) -> Dataset:
+def _idx(name: str, md5: dict[str, str], *mirrors: str, **facts: Any) -> Dataset:
     """A data set in MNIST's format and of its size, or its test split alone: `md5` names files."""
-    splits: dict[DataSplit, tuple[str, int]] = {
-        "train": ("train", 60_000),
-        "test": ("t10k", 10_000),
-    }
-    files = {
-        split: tuple(File(name, count, md5[name]) for name in md5 if name.startswith(prefix))
-        for split, (prefix, count) in splits.items()
-    }
-    return Dataset(
-        name=name,
-        kind=kind,
-        image_shape=(1, 28, 28),
-        class_names=class_names,
-        preprocess=preprocess,
-        source=Source(
-            mirrors=mirrors,
-            files={split: few for split, few in files.items() if few},
-            read=read_idx,
-        ),
-        licence=licence,
-    )
+    files: dict[DataSplit, list[File]] = {}
+    for file, digest in md5.items():
+        split: DataSplit = "test" if file.startswith("t10k") else "train"
+        count = {"train": 60_000, "test": 10_000}[split]
+        files.setdefault(split, []).append(File(file, count, digest))
+    source = Source(mirrors=mirrors, files=files, read=read_idx)
+    return Dataset(name=name, image_shape=(1, 28, 28), source=source, **facts)
 
 
 def _by_name(*datasets: Dataset) -> dict[str, Dataset]:
@@ -166,31 +143,30 @@ def _by_name(*datasets: Dataset) -> dict[str, Dataset]:
 DATASETS = _by_name(
     _idx(
         "mnist",
-        "digits",
-        DIGITS,
-        (
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        ),
         {
             "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
             "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
             "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
             "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
         },
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        kind="digits",
+        class_names=DIGITS,
+        preprocess="digit",
         licence="CC BY-SA 3.0",
     ),
     _idx(
         "fashion-mnist",
-        "clothes",
-        CLOTHES,
-        ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
         {
             "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
             "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
             "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
             "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
         },
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        kind="clothes",
+        class_names=CLOTHES,
         preprocess="stretch",
         licence="MIT",
     ),
@@ -227,20 +203,21 @@ DATASETS = _by_name(
 NOVELTY_DATASETS = _by_name(
     _idx(
         "kmnist-test",
-        "Hiragana",
-        tuple("おきすつなはまやれを"),
-        ("http://codh.rois.ac.jp/kmnist/dataset/kmnist/",),
         {
             "t10k-images-idx3-ubyte": "bf305b8cd328700fbc17f5acbc2856d2",
             "t10k-labels-idx1-ubyte": "9f55f451c0988b028eccdf7d5cc265ab",
         },
+        "http://codh.rois.ac.jp/kmnist/dataset/kmnist/",
+        kind="Hiragana",
+        class_names=tuple("おきすつなはまやれを"),
+        preprocess="digit",
     ),
     _idx(
         "notmnist-test",
-        "letters",
-        tuple("ABCDEFGHIJ"),
-        (),
         {"t10k-images-idx3-ubyte": "", "t10k-labels-idx1-ubyte": ""},
+        kind="letters",
+        class_names=tuple("ABCDEFGHIJ"),
+        preprocess="digit",
     ),
 )
 """Data sets that no network is trained on, to measure novelty scores with."""

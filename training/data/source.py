@@ -57,7 +57,7 @@ class File(NamedTuple):
 class Source:
     """The files of a data set, their mirrors, and the function that reads them."""
 
-    files: Mapping[DataSplit, tuple[File, ...]]
+    files: Mapping[DataSplit, Sequence[File]]
     read: Callable[[bytes], Columns]
     """Reads a file's columns, and raises ValueError where the structure is wrong."""
     mirrors: tuple[str, ...] = ()
