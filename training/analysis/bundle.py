@@ -7,7 +7,7 @@ a test split. Here, they are called held-out images.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,13 +19,13 @@ from model.bundle.poses import NoveltyRule
 from model.canvas import showing
 from model.runtime import Runtime
 from training.analysis.directions import FITTED, fit_directions, measure_objects
-from training.analysis.factors import KNOWN, fit_factors, read_factors, show_factors
+from training.analysis.factors import fit_factors, read_factors, show_values
 from training.analysis.health import measure_health
 from training.analysis.neighbours import collect
 from training.answers import Answers, answer_images
 from training.card import write_card
 from training.confidence import cross_validate, fit_confidence, input_of
-from training.data.assemblies import Factors, RenderedSource, list_factors
+from training.data.assemblies import KNOWN
 from training.data.datasets import draw_rows, rank_in_class
 from training.data.folder import TrainingData
 from training.data.pairs import fixed_pairs, validation_pairs
@@ -64,7 +64,7 @@ def analyse(
     described = f"of the last training images, which the network was {seen_or_not(manifest)}"
     if own_images is None:
         own_images = bool(manifest.neighbours and manifest.neighbours.licence)
-    learnt, held_out, factors = _answer_data(runtime, data)
+    learnt, held_out = _answer_data(runtime, data)
     found, rows = dict[str, Any](), dict[str, Any]()
     if not held_out.are_pairs and unseen_by(runs_of(manifest.training)):
         found["confidence"] = measure_confidence(bundle, held_out)
@@ -74,7 +74,7 @@ def analyse(
         found["explained"], rows = measure_explained(
             runtime, data.training, held_out, described=described
         )
-        found["directions"] = list(measure_directions(runtime, learnt, held_out, factors))
+        found["directions"] = list(measure_directions(runtime, learnt, held_out))
         licence = "yours" * own_images if data.split else data.dataset.licence
         source = f"{'folder ' * bool(data.split)}{recipe_of(bundle).dataset}"
         with showing(manifest.shown_channels):
@@ -208,48 +208,34 @@ def measure_novelty(runtime: Runtime, answers: Answers, data_dir: Path) -> Novel
     return compare_kinds(runtime, rule, answer_others(runtime, data_dir), typical, counted)
 
 
-def measure_directions(
-    runtime: Runtime, learnt: Answers, held_out: Answers, factors: Sequence[Factors]
-) -> Iterator[Direction]:
-    """Fit the directions of poses; known factors of rendered images get directions too.
-
-    Args:
-        factors: of the learnt and of the held-out images; empty where they are not known.
-    """
+def measure_directions(runtime: Runtime, learnt: Answers, held_out: Answers) -> Iterator[Direction]:
+    """Fit the directions of poses; what is known of rendered images gets directions too."""
     both = (learnt, held_out)
     yield from fit_directions(runtime, *(measure_objects(runtime.manifest, part) for part in both))
-    if factors:
-        shown = [show_factors(*part) for part in zip(both, factors, strict=True)]
-        for _, direction in fit_factors(runtime, shown[0], shown[1], KNOWN):
+    if learnt.values is not None:
+        for _, direction in fit_factors(runtime, *map(show_values, both), KNOWN):
             if direction:
                 yield direction
 
 
-def _answer_data(runtime: Runtime, data: TrainingData) -> tuple[Answers, Answers, list[Factors]]:
+def _answer_data(runtime: Runtime, data: TrainingData) -> tuple[Answers, Answers]:
     """Answer a sample of the learnt images, and all held-out ones, each in random order.
 
-    Of a network for pairs, pairs of them are answered. The factors are those of rendered images.
+    Of a network for pairs, pairs of them are answered.
     """
     if runtime.manifest.of_pairs:
         sizes = {"size": runtime.manifest.height, "shift_px": recipe_of(runtime.bundle).shift_px}
         pairs = fixed_pairs(data.training, MEASURED // 2, seed=_SEED, **sizes)
         others = validation_pairs(data.validation, **sizes)
-        return answer_images(runtime, pairs), answer_images(runtime, others), []
-    cut, each = len(data.training.labels), max(FITTED, MEASURED // runtime.manifest.num_classes)
-    is_rendered = isinstance(data.dataset.source, RenderedSource)
-    known = list_factors("train") if is_rendered else None
-    answered, factors = list[Answers](), list[Factors]()
-    for examples, first, count in (
-        (data.training, 0, each),
-        (data.validation, cut, math.inf),
-    ):
+        return answer_images(runtime, pairs), answer_images(runtime, others)
+    each = max(FITTED, MEASURED // runtime.manifest.num_classes)
+    answered = []
+    for examples, count in ((data.training, each), (data.validation, math.inf)):
         labels = examples.labels
         order = draw_rows(labels, len(labels), seed=_SEED, objects=examples.objects)
         rows = order[rank_in_class(labels[order]) < count]
         answered.append(answer_images(runtime, examples.at(rows)))
-        if known:
-            factors.append(Factors._make(column[first + rows] for column in known))
-    return answered[0], answered[1], factors
+    return answered[0], answered[1]
 
 
 def _join(known: Iterable[Direction], new: list[Direction]) -> tuple[Direction, ...]:

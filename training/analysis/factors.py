@@ -28,26 +28,15 @@ from training.analysis.directions import (
     read_held_out,
 )
 from training.answers import Answers, encode
-from training.data.assemblies import LAMPS, Factors
 from training.data.source import DatasetError
 
 _COLUMN = re.compile(r"(?P<name>[\w .-]{1,64}?)\s*(?:\((?P<unit>[^()]*)\))?")
-KNOWN = (
-    *(Measure("azimuth-sine", ""), Measure("azimuth-cosine", ""), Measure("elevation", "degrees")),
-    *(Measure("size", ""), Measure("light-right", ""), Measure("light-above", "")),
-)
-"""The known factors of rendered objects."""
 
 
-def show_factors(answers: Answers, factors: Factors) -> Shown:
-    """The poses of rendered objects, and their factors KNOWN; an azimuth as its sine and cosine."""
-    turn = np.radians(factors.azimuth)
-    across, up = np.radians(np.array(LAMPS)[factors.lamp, :2]).T
-    values = (
-        *(np.sin(turn), np.cos(turn), factors.elevation, factors.size),
-        *(np.sin(across) * np.cos(up), np.sin(up)),
-    )
-    return Shown(answers.poses, answers.labels[:, None], np.stack(values, axis=1)[:, None])
+def show_values(answers: Answers) -> Shown:
+    """The poses of rendered objects, and what is known of these."""
+    assert answers.values is not None
+    return Shown(answers.poses, answers.labels[:, None], answers.values[:, None])
 
 
 def fit_factors(

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from model.bundle.disk import replacing
+from model.measures import Measure
 from training.data.source import Columns, DatasetError, DataSplit
 
 Vectors = NDArray[np.float32]
@@ -44,6 +45,11 @@ VIEWS = len(AZIMUTHS) * len(ELEVATIONS) * len(LAMPS)
 """The images of an instance."""
 SIZES = (0.8, 1.2)
 """The least and the largest size of an object, as a factor."""
+KNOWN = (
+    *(Measure("azimuth-sine", ""), Measure("azimuth-cosine", ""), Measure("elevation", "degrees")),
+    *(Measure("size", ""), Measure("light-right", ""), Measure("light-above", "")),
+)
+"""What is known of an image; an azimuth is its sine and cosine."""
 VERSION = 1
 """Rendered files are named after it: a change of what is rendered needs another number."""
 _SEED = 2004
@@ -63,6 +69,13 @@ class Factors(NamedTuple):
     """In degrees: how far the camera looks down."""
     lamp: NDArray[np.int64]
     size: NDArray[np.float64]
+
+    def values(self) -> NDArray[np.float64]:
+        """What is known of the objects, (N, F) of KNOWN."""
+        turn = np.radians(self.azimuth)
+        across, up = np.radians(np.array(LAMPS)[self.lamp, :2]).T
+        light = (np.sin(across) * np.cos(up), np.sin(up))
+        return np.stack((np.sin(turn), np.cos(turn), self.elevation, self.size, *light), axis=1)
 
 
 class Assembly(NamedTuple):
@@ -133,7 +146,12 @@ class RenderedSource:
         if images.shape != (len(factors.label), 1, self.size_px, self.size_px):
             raise DatasetError(f"{path} holds {images.shape}; move it away to render it anew")
         objects = np.arange(len(images)) // VIEWS
-        return {"images": images, "labels": factors.label, "objects": objects}
+        return {
+            "images": images,
+            "labels": factors.label,
+            "objects": objects,
+            "values": factors.values(),
+        }
 
 
 def render_split(split: DataSplit, size_px: int) -> NDArray[np.uint8]:

@@ -43,6 +43,8 @@ class Examples:
     """Which object (N,) each image shows, if several show one. Such images are not independent."""
     object_images: NDArray[np.uint8] | None = None
     """Each digit of pairs alone (N, 2, H, W)."""
+    values: NDArray[np.float64] | None = None
+    """What is known of rendered objects (N, F): see `assemblies.KNOWN`."""
 
     @property
     def are_pairs(self) -> bool:
@@ -110,7 +112,7 @@ def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = Tr
         )
     if labels.max() >= len(dataset.class_names):
         raise DatasetError(f"{dataset.name}: label {labels.max()} is no class")
-    return Examples(images, labels, columns.get("objects"))
+    return Examples(images, labels, columns.get("objects"), values=columns.get("values"))
 
 
 def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:

@@ -30,7 +30,8 @@ from model.bundle.disk import replacing
 
 DataSplit = Literal["train", "test"]
 Columns = dict[str, NDArray[Any]]
-"""What a file holds: `images` (N, C, H, W) uint8, `labels` (N,) int64, or both."""
+"""What a file holds: `images` (N, C, H, W) uint8, `labels` (N,) int64, or other fields of
+`training.data.datasets.Examples`."""
 _ROUNDS, _TIMEOUT_S = 4, 30.0
 """How often all mirrors are asked, and how long one may stay silent."""
 _T = TypeVar("_T")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model.views.neighbours import measure_distances
-from training.analysis.neighbours import find_prototypes, fit_whitening
+from training.analysis.neighbours import find_prototypes, fit_all, fit_whitening
 
 D = 5
 
@@ -28,6 +28,14 @@ def test_distances_are_mahalanobis_s(rng: np.random.Generator) -> None:
     for pose, distance in zip(poses, found, strict=False):
         away = pose - poses[0]
         assert np.sqrt(away @ inverse @ away) == pytest.approx(distance, rel=0.02, abs=1e-9)
+
+
+def test_a_class_without_poses_has_the_spread_within_others(rng: np.random.Generator) -> None:
+    """However far apart these are."""
+    labels = np.repeat([0, 1], 2000)
+    poses = rng.multivariate_normal(np.zeros(D), covariance(rng), 4000) + 50 * labels[:, None]
+    white = poses[labels == 0] @ fit_all(poses.astype(np.float32), labels, 3)[2]
+    assert np.eye(D) == pytest.approx(np.cov(white, rowvar=False), abs=0.1)
 
 
 def test_each_group_has_its_prototype(rng: np.random.Generator) -> None:
