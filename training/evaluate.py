@@ -54,8 +54,6 @@ class Scores:
     """The scores of pairs by the largest shift of their digits, the paper's first."""
     recalls: tuple[Recall, ...] = ()
     """The recall of each class, the lowest first; none of pairs."""
-    places: tuple[str, ...] = ()
-    """The file of each picture, where it has one."""
     notices: tuple[str, ...] = ()
     """What was left out, and why."""
     confidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -182,13 +180,13 @@ def score_folder(runtime: Runtime, folder: Path, *, skip_unreadable: bool = Fals
     Raises:
         DatasetError: there are none, or a folder in it is no class of the bundle.
     """
-    if runtime.bundle.manifest.preprocess == "pair":
-        raise DatasetError(f"{runtime.bundle.manifest.name} is for pairs of digits, not pictures")
-    pictures = load_unseen(runtime, folder, skip_unreadable=skip_unreadable)
-    which = f"{len(pictures.places):,} pictures of a folder"
-    which += ", none of which training saw" * ("pictures" in runtime.bundle.manifest.training)
-    scores = _score(runtime, pictures.examples, "test", which)
-    return replace(scores, places=pictures.places, notices=pictures.notices)
+    manifest = runtime.bundle.manifest
+    if manifest.preprocess == "pair":
+        raise DatasetError(f"{manifest.name} is for pairs of digits, not pictures")
+    examples, notices = load_unseen(manifest, folder, skip_unreadable=skip_unreadable)
+    which = f"{len(examples.labels):,} pictures of a folder"
+    which += ", none of which training saw" * ("pictures" in manifest.training)
+    return replace(_score(runtime, examples, "test", which), notices=notices)
 
 
 def _held_out(bundle: Bundle, data_dir: Path, folder: Path | None) -> tuple[Examples, str]:

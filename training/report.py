@@ -185,7 +185,7 @@ def _draw_mistakes(runtime: Runtime, scores: Scores) -> list[dict[str, Any]]:
             "label": names[both[row, 1]],
             "answer_presence": presence[row, 0],
             "label_presence": presence[row, 1],
-            "place": scores.places[row] if scores.places else "",
+            "place": "" if answers.places is None else answers.places[row],
         }
         for row, images in zip(rows, drawn, strict=True)
     ]

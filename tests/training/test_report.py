@@ -141,12 +141,13 @@ def test_pictures_that_training_saw_are_left_out(
     new = fill(tmp_path / "new", seed=1, count=3)
     for file in trained.glob("0/*.png"):
         (new / "1" / f"copy-{file.name}").write_bytes(file.read_bytes())
-    pictures = load_unseen(Runtime(shades), new)
+    pictures, notices = load_unseen(shades.manifest, new)
+    assert pictures.places is not None
     assert 6 == len(pictures.places)
     assert not [place for place in pictures.places if "copy" in place]
-    counts = [int(re.findall(r"left out (\d+)", notice)[0]) for notice in pictures.notices]
+    counts = [int(re.findall(r"left out (\d+)", notice)[0]) for notice in notices]
     assert [10, 2] == sorted(counts, reverse=True)
-    assert "pictures that training learnt from: 1/copy-" in " ".join(pictures.notices)
+    assert "pictures that training learnt from: 1/copy-" in " ".join(notices)
 
 
 def test_a_folder_that_training_saw_is_refused(
@@ -162,7 +163,7 @@ def test_a_folder_of_other_classes_is_refused(shades: Bundle, tmp_path: Path) ->
     """The message names both."""
     (fill(tmp_path / "new", seed=1) / "1").rename(tmp_path / "new" / "one")
     with pytest.raises(DatasetError, match=r"one in .*: no class of mnist, whose classes are 0, 1"):
-        load_unseen(Runtime(shades), tmp_path / "new")
+        load_unseen(shades.manifest, tmp_path / "new")
 
 
 class Page(HTMLParser):
@@ -202,7 +203,7 @@ def test_a_report_is_one_file(shades: Bundle, tmp_path: Path) -> None:
     presence = scores.answers.presence[wrong]
     of_label = np.take_along_axis(presence, scores.answers.labels[wrong, None], axis=1)[:, 0]
     order = wrong[np.argsort(of_label - presence.max(axis=1), kind="stable")]
-    named = [page.text.index(scores.places[row]) for row in order]
+    named = [page.text.index(scores.answers.places[row]) for row in order]
     assert 0 < len(named) <= 24
     assert sorted(named) == named
 
@@ -216,7 +217,7 @@ def test_a_report_escapes_the_words_of_others(shades: Bundle, tmp_path: Path) ->
         scores,
         protocol=mark,
         recalls=tuple(recall._replace(class_name=mark) for recall in scores.recalls),
-        places=(mark,) * len(scores.places),
+        answers=replace(scores.answers, places=np.full(24, mark)),
         notices=(mark,),
     )
     manifest = replace(shades.manifest, class_names=names)

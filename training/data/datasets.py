@@ -45,6 +45,8 @@ class Examples:
     """Each digit of pairs alone (N, 2, H, W)."""
     values: NDArray[np.float64] | None = None
     """What is known of rendered objects (N, F): see `assemblies.KNOWN`."""
+    places: NDArray[np.str_] | None = None
+    """The class and name (N,) of each picture's file, if it has one."""
 
     @property
     def are_pairs(self) -> bool:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from model.bundle import Manifest
 from model.bundle.manifest import MAX_CHANNELS
 from model.loaded import fit_picture
 from model.preprocess import WHITE
-from model.runtime import Runtime
 from training.data.datasets import DATASETS, Dataset, Examples
 from training.data.pictures import (
     PictureFiles,
@@ -177,17 +177,9 @@ def load_folder(
     return TrainingData(dataset, training, validation, own_split, tuple(filter(None, notices)))
 
 
-class UnseenPictures(NamedTuple):
-    """Pictures as the network sees them, with the labels of its classes."""
-
-    examples: Examples
-    places: tuple[str, ...]
-    """The class and name of each picture."""
-    notices: tuple[str, ...]
-    """What was left out, and why."""
-
-
-def load_unseen(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False) -> UnseenPictures:
+def load_unseen(
+    manifest: Manifest, folder: Path, *, skip_unreadable: bool = False
+) -> tuple[Examples, tuple[str, ...]]:
     """Read a folder of pictures by class as the service reads them.
 
     Pictures whose content training saw are left out: those trained on, and those held out, which
@@ -196,11 +188,13 @@ def load_unseen(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False
     Args:
         skip_unreadable: whether unreadable files are left out; otherwise they are an error.
 
+    Returns:
+        the pictures, with the labels of the bundle's classes, and what was left out, and why.
+
     Raises:
         DatasetError: a folder is no class of the bundle, a file cannot be read, or training saw
             all pictures.
     """
-    manifest = runtime.bundle.manifest
     found = find_pictures(folder, classes=1)
     if unknown := [name for name in found.classes if name not in manifest.class_names]:
         raise DatasetError(
@@ -233,8 +227,8 @@ def load_unseen(runtime: Runtime, folder: Path, *, skip_unreadable: bool = False
         for name, files in kept.without(unreadable).classes.items()
         for _ in files
     ]
-    examples = Examples(np.stack([*read.values()]), np.array(labels))
-    return UnseenPictures(examples, tuple(map(kept.place, read)), tuple(filter(None, notices)))
+    images, places = np.stack([*read.values()]), np.array([*map(kept.place, read)])
+    return Examples(images, np.array(labels), places=places), tuple(filter(None, notices))
 
 
 def name_of(folder: Path) -> str:
