@@ -213,7 +213,8 @@ def measure_directions(runtime: Runtime, learnt: Answers, held_out: Answers) -> 
     both = (learnt, held_out)
     yield from fit_directions(runtime, *(measure_objects(runtime.manifest, part) for part in both))
     if learnt.values is not None:
-        for _, direction in fit_factors(runtime, *map(show_values, both), KNOWN):
+        known, scored = map(show_values, both)
+        for _, direction in fit_factors(runtime, known, scored, KNOWN):
             if direction:
                 yield direction
 

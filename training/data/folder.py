@@ -227,8 +227,8 @@ def load_unseen(
         for name, files in kept.without(unreadable).classes.items()
         for _ in files
     ]
-    images, places = np.stack([*read.values()]), np.array([*map(kept.place, read)])
-    return Examples(images, np.array(labels), places=places), tuple(filter(None, notices))
+    images, files = np.stack([*read.values()]), np.array([*map(kept.place, read)])
+    return Examples(images, np.array(labels), places=files), tuple(filter(None, notices))
 
 
 def name_of(folder: Path) -> str:
