@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,18 @@ def test_entries_that_do_not_go_together_are_refused(
     entry[path[-1]] = value
     with pytest.raises(ValueError, match=message):
         Manifest.from_dict(values)
+
+
+def test_poses_of_another_network_are_refused() -> None:
+    """Distances to training images would be measured between poses of two sizes."""
+    manifest = model.open_bundle("mnist").manifest
+    shown = manifest.neighbours
+    assert shown
+    assert shown.gallery
+    poses, whitening = shown.gallery.poses[:, :8], shown.gallery.whitening[:, :8, :8]
+    gallery = replace(shown.gallery, poses=poses, whitening=whitening)
+    with pytest.raises(ValueError, match=r"neighbours\.npz is of a network with other poses"):
+        replace(manifest, neighbours=replace(shown, gallery=gallery))
 
 
 def test_an_unknown_entry_is_refused(manifest: Manifest) -> None:
