@@ -105,5 +105,5 @@ def test_what_goes_wrong_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "state"
     path.write_bytes(b"old")
     with pytest.raises(TypeError), replacing(path) as file:
-        file.write("not bytes")  # type: ignore[arg-type]
+        file.write("not bytes")  # type: ignore[call-overload]
     assert b"old" == path.read_bytes()
