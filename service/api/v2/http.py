@@ -131,7 +131,10 @@ def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
     """
     max_rows = max(2 * max_pictures, MAX_POSES)
     route = partial(Route, include_in_schema=False, max_rows=max_rows)
-    routes = [route(*of_http, **options) for *of_http, options in OPERATIONS.values()]
+    routes = [
+        route(method, path, handler, **options)
+        for method, path, handler, options in OPERATIONS.values()
+    ]
     if grpc:
         from service.api.v2.grpc import SERVICE, handler_of  # noqa: PLC0415  an extra
 
