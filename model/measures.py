@@ -37,18 +37,18 @@ class Measure(NamedTuple):
     unit: str
     """`px`, `degrees`, or empty for a share of the full brightness."""
     high: tuple[str, str] = ("", "")
-    """What has much of it, and what has more than others."""
+    """What has much of it, and what has more than others; empty where a sentence has others."""
     low: tuple[str, str] = ("", "")
     """What has little of it, and what has less than others."""
 
 
 STROKES = (
     Measure("thickness", "px", ("thick", "thicker"), ("thin", "thinner")),
-    Measure("slant", "degrees", ("", "further right"), ("", "further left")),
+    Measure("slant", "degrees"),
     Measure("width", "px", ("wide", "wider"), ("narrow", "narrower")),
     Measure("height", "px", ("tall", "taller"), ("short", "shorter")),
-    Measure("right", "px", ("far right", "further right"), ("far left", "further left")),
-    Measure("down", "px", ("low", "lower"), ("high", "higher")),
+    Measure("right", "px"),
+    Measure("down", "px"),
 )
 BRIGHTNESS = Measure("brightness", "", ("bright", "brighter"), ("dark", "darker"))
 WARMTH = Measure("warmth", "", ("warm", "warmer"), ("cold", "colder"))
@@ -64,7 +64,7 @@ PARTS = tuple(
 
 
 def measures_of(manifest: Manifest) -> tuple[Measure, ...]:
-    """The measures of the images of a network, in the order of `measure`."""
+    """The measures of the images of a network, in the order of `measure_images`."""
     if manifest.preprocess in ("digit", "pair"):
         return STROKES
     if manifest.preprocess == "stretch":
@@ -72,7 +72,7 @@ def measures_of(manifest: Manifest) -> tuple[Measure, ...]:
     return (BRIGHTNESS, *[WARMTH] * (manifest.channels == 3), *PARTS)
 
 
-def measure(manifest: Manifest, images: Floats) -> Doubles:
+def measure_images(manifest: Manifest, images: Floats) -> Doubles:
     """Measure images (N, C, H, W) in [0, 1] by all measures of a network, as (N, F)."""
     pixels = np.asarray(images, np.float64)
     if manifest.preprocess in ("digit", "pair"):
@@ -91,10 +91,13 @@ def measure_drawings(
     The mean by which drawings exceed their images is subtracted. Directions that no measure names
     are left out.
     """
-    names = [one.name for one in measures_of(manifest)]
-    known = [one for one in directions if one.name in names]
-    values = measure(manifest, images) if known else np.empty((0, 0))
-    return {one.name: values[:, names.index(one.name)] - one.offset for one in known}
+    names = [known.name for known in measures_of(manifest)]
+    measured = [direction for direction in directions if direction.name in names]
+    values = measure_images(manifest, images) if measured else np.empty((0, 0))
+    return {
+        direction.name: values[:, names.index(direction.name)] - direction.offset
+        for direction in measured
+    }
 
 
 def _strokes(ink: Doubles) -> Doubles:
@@ -137,5 +140,5 @@ def _parts(pixels: Doubles) -> Doubles:
     left, right = light[:, :, : width // 2], light[:, :, -(width // 2) :]
     warmth = [(pixels[:, 0] - pixels[:, -1]).mean(axis=(1, 2))] * (pixels.shape[1] == 3)
     halves = ((top, bottom), (left, right))
-    differences = [one.mean(axis=(1, 2)) - other.mean(axis=(1, 2)) for one, other in halves]
+    differences = [half.mean(axis=(1, 2)) - other.mean(axis=(1, 2)) for half, other in halves]
     return np.stack([mean, *warmth, inner - rim, *differences], axis=1)

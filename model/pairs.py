@@ -93,7 +93,7 @@ def colour(images: Floats) -> Floats:
 
 def smooth(images: Floats) -> Floats:
     """Average each pixel (..., H, W) with its eight neighbours, weighted; dark beyond the edge."""
-    before, own, after = _NEIGHBOURS
+    before, middle, after = _NEIGHBOURS
     around = np.pad(images, ((0, 0),) * (images.ndim - 2) + ((1, 1), (1, 1)))
-    rows = before * around[..., :-2, :] + own * around[..., 1:-1, :] + after * around[..., 2:, :]
-    return np.asarray(before * rows[..., :-2] + own * rows[..., 1:-1] + after * rows[..., 2:])
+    rows = before * around[..., :-2, :] + middle * around[..., 1:-1, :] + after * around[..., 2:, :]
+    return np.asarray(before * rows[..., :-2] + middle * rows[..., 1:-1] + after * rows[..., 2:])

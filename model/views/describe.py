@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
@@ -35,7 +35,7 @@ class DescribeQuery(TargetQuery):
     def check(self, manifest: Manifest) -> None:
         """Refuse a network whose poses nothing can be read from."""
         super().check(manifest)
-        if not any(one.readable for one in manifest.directions):
+        if not any(direction.readable for direction in manifest.directions):
             raise NotOffered(
                 f"nothing is read from poses of {manifest.name!r}: run `python -m training analyse`"
             )
@@ -86,26 +86,25 @@ async def describe(net: Net, query: DescribeQuery, picture: Prepared) -> Describ
     return DescribeAnswer(
         **answer_fields(manifest, capsules[0]),
         readings=first.readings,
-        sentence=" and ".join(one.sentence for one in (first, *others)),
+        sentence=" and ".join(described.sentence for described in (first, *others)),
         second=others[0] if others else None,
     )
 
 
 def _describe(manifest: Manifest, capsule: Capsule) -> Described:
-    readings = []
-    for one in manifest.directions:
-        if one.label == capsule.label and one.readable:
-            value = one.read(capsule.pose)
-            reading = ReadValue(
-                name=one.name,
-                value=value,
-                unit=one.unit,
-                mean_error=one.reading.mean_error,
-                percentile=one.percentile(value),
-                low=one.low,
-                high=one.high,
-            )
-            readings.append(reading)
+    readings = [
+        ReadValue(
+            name=direction.name,
+            value=(value := direction.read(capsule.pose)),
+            unit=direction.unit,
+            mean_error=direction.reading.mean_error,
+            percentile=direction.percentile(value),
+            low=direction.low,
+            high=direction.high,
+        )
+        for direction in manifest.directions
+        if direction.label == capsule.label and direction.readable
+    ]
     name = manifest.class_names[capsule.label]
     return Described(
         label=capsule.label,
@@ -122,11 +121,11 @@ def tell(class_name: str, readings: Sequence[ReadValue], measures: Sequence[Meas
     A value without a measure, such as a column of a user's table, is printed as a number. If the
     readings have the sine and the cosine of an angle, the sentence names the angle in degrees.
     """
-    known = {one.name: one for one in measures}
+    words = {measure.name: measure for measure in measures}
     angles, readings = _join_angles(readings)
-    unusual = [one for one in readings if _is_told(one, named=one.name in known)]
-    unusual = sorted(unusual, key=lambda one: -abs(one.percentile - 50))[:_MOST_TOLD]
-    parts = [_phrase(one, known.get(one.name), class_name) for one in readings if one in unusual]
+    unusual = [reading for reading in readings if _is_unusual(reading, words)]
+    unusual = sorted(unusual, key=lambda reading: -abs(reading.percentile - 50))[:_MOST_TOLD]
+    parts = [_phrase(reading, words, class_name) for reading in readings if reading in unusual]
     parts += angles
     article = "an" if class_name[0].lower() in "aeiou8" else "a"
     told = ", ".join(parts) or "ordinary for its class" if readings or angles else ""
@@ -135,7 +134,7 @@ def tell(class_name: str, readings: Sequence[ReadValue], measures: Sequence[Meas
 
 def _join_angles(readings: Sequence[ReadValue]) -> tuple[list[str], list[ReadValue]]:
     """Phrases of angles, and the readings that are no sine or cosine."""
-    values = {one.name: one.value for one in readings}
+    values = {reading.name: reading.value for reading in readings}
     phrases = []
     for name, sine in values.items():
         angle = name.removesuffix("-sine")
@@ -143,30 +142,34 @@ def _join_angles(readings: Sequence[ReadValue]) -> tuple[list[str], list[ReadVal
         if angle != name and cosine is not None:
             degrees = round(math.degrees(math.atan2(sine, cosine))) % 360
             phrases.append(f"{angle} {degrees} degrees")
-    return phrases, [one for one in readings if not one.name.endswith(("-sine", "-cosine"))]
+    return phrases, [
+        reading for reading in readings if not reading.name.endswith(("-sine", "-cosine"))
+    ]
 
 
-def _is_told(one: ReadValue, *, named: bool) -> bool:
-    slanted = one.unit == "degrees" and abs(one.value) >= _SLANTED
-    if one.name in _PLACES:
-        return abs(one.value) >= _MOVED_PX
-    return abs(one.percentile - 50) >= 50 - _UNUSUAL or slanted or not named
+def _is_unusual(reading: ReadValue, words: Mapping[str, Measure]) -> bool:
+    if reading.name in _PLACES:
+        return abs(reading.value) >= _MOVED_PX
+    slanted = reading.unit == "degrees" and abs(reading.value) >= _SLANTED
+    rare = abs(reading.percentile - 50) >= 50 - _UNUSUAL
+    return rare or slanted or reading.name not in words
 
 
-def _phrase(one: ReadValue, measure: Measure | None, class_name: str) -> str:
-    amount = f"{_round(one.value)} {one.unit}".rstrip()
-    if one.name == "slant":
-        side = "right" if one.value >= 0 else "left"
-        degrees = round(abs(one.value))
+def _phrase(reading: ReadValue, words: Mapping[str, Measure], class_name: str) -> str:
+    value, unit = reading.value, reading.unit
+    amount = f"{_round(value)} {unit}".rstrip()
+    if reading.name == "slant":
+        side = "right" if value >= 0 else "left"
+        degrees = round(abs(value))
         return f"slanted {degrees} degree{'s' * (degrees != 1)} to the {side}"
-    if one.name in _PLACES:
-        side = _PLACES[one.name][one.value < 0]
-        return f"{abs(one.value):.1f} px {side} the middle"
-    if measure is None:
-        return f"{one.name} {amount}"
-    more = one.percentile >= 50
+    if reading.name in _PLACES:
+        side = _PLACES[reading.name][value < 0]
+        return f"{abs(value):.1f} px {side} the middle"
+    if reading.name not in words:
+        return f"{reading.name} {amount}"
+    more, measure = reading.percentile >= 50, words[reading.name]
     word, than = measure.high if more else measure.low
-    share = one.percentile if more else 100 - one.percentile
+    share = reading.percentile if more else 100 - reading.percentile
     others = _DIGITS[int(class_name)] if class_name in tuple("0123456789") else "its class"
     return f"{word} ({amount}, {than} than {share:.0f} % of {others})"
 

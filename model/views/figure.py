@@ -143,24 +143,24 @@ def fill_health(figure: Figure | SubFigure, health: Health, *, title: str) -> No
     """Fill a figure: couplings by iteration, their spread over images, and starved capsules."""
     figure.suptitle(title, fontsize="medium")
     decided, spread, capsules = figure.subplots(1, 3)
-    for one in health.couplings:
-        iterations = range(1, len(one.entropy) + 1)
-        (line,) = decided.plot(iterations, one.entropy, "o-", label=f"{one.layer}: entropy")
-        dashed = {"color": line.get_color(), "label": f"{one.layer}: polarisation"}
-        decided.plot(iterations, one.polarisation, "s--", **dashed)
+    for layer in health.couplings:
+        iterations = range(1, len(layer.entropy) + 1)
+        (line,) = decided.plot(iterations, layer.entropy, "o-", label=f"{layer.layer}: entropy")
+        dashed = {"color": line.get_color(), "label": f"{layer.layer}: polarisation"}
+        decided.plot(iterations, layer.polarisation, "s--", **dashed)
     decided.set(ylim=(-0.05, 1.05), xlabel="iteration", title="couplings")
-    decided.set_xticks(range(1, max(len(one.entropy) for one in health.couplings) + 1))
+    decided.set_xticks(range(1, max(len(layer.entropy) for layer in health.couplings) + 1))
     decided.legend(fontsize="x-small", frameon=False)
     places = range(len(health.couplings))
-    within = [one.within_class for one in health.couplings]
-    between = [one.between_classes for one in health.couplings]
+    within = [layer.within_class for layer in health.couplings]
+    between = [layer.between_classes for layer in health.couplings]
     spread.bar([place - 0.2 for place in places], within, 0.4, label="within a class")
     spread.bar([place + 0.2 for place in places], between, 0.4, label="between classes")
-    spread.set_xticks(list(places), [one.layer for one in health.couplings])
+    spread.set_xticks(list(places), [layer.layer for layer in health.couplings])
     spread.set(title="spread of couplings / their mean")
     spread.legend(fontsize="x-small", frameon=False)
-    names = [f"{one.layer}\n{one.capsules:,}" for one in health.capsules]
-    bars = capsules.bar(names, [one.starved_percent for one in health.capsules])
+    names = [f"{layer.layer}\n{layer.capsules:,}" for layer in health.capsules]
+    bars = capsules.bar(names, [layer.starved_percent for layer in health.capsules])
     capsules.bar_label(bars, fmt="%g %%", fontsize="small", padding=2)
     capsules.set(ylim=(0, 110), title="starved capsules, %")
     for axes in (decided, spread, capsules):

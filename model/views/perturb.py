@@ -46,21 +46,13 @@ class PerturbQuery(TargetQuery):
     max_rows = 2
 
     def check(self, manifest: Manifest) -> None:
-        """Refuse a dimension or a direction that the poses do not have, and too large a change."""
+        """Refuse a dimension that the poses do not have, and too large a change of it."""
         if (self.dim is None) == (self.direction is None):
             raise InvalidParameter("give either dim or direction", parameter="dim")
-        if self.dim is not None:
-            if self.dim >= manifest.class_dim:
-                raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
-            if abs(self.delta) > MAX_DELTA:
-                raise InvalidParameter("delta of a dimension is -1 to 1", parameter="delta")
-        else:
-            names = {one.name: None for one in manifest.directions if one.offered}
-            if self.direction not in names:
-                known = ", ".join(names) or "none; `training analyse` finds them"
-                raise InvalidParameter(
-                    f"directions of {manifest.name!r}: {known}", parameter="direction"
-                )
+        if self.dim is not None and self.dim >= manifest.class_dim:
+            raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
+        if self.dim is not None and abs(self.delta) > MAX_DELTA:
+            raise InvalidParameter("delta of a dimension is -1 to 1", parameter="delta")
         super().check(manifest)
 
     def find_direction(self, manifest: Manifest, label: int) -> Direction | None:
@@ -71,11 +63,12 @@ class PerturbQuery(TargetQuery):
         """
         if self.direction is None:
             return None
-        offered = {one.name: one for one in manifest.offered_directions(label)}
+        offered = {known.name: known for known in manifest.offered_directions(label)}
         direction = offered.get(self.direction)
         if direction is None:
-            known = f"directions of {manifest.class_names[label]}: {', '.join(offered) or 'none'}"
-            raise InvalidParameter(known, parameter="direction")
+            names = ", ".join(offered) or "none; `training analyse` finds them"
+            detail = f"directions of {manifest.class_names[label]} of {manifest.name!r}: {names}"
+            raise InvalidParameter(detail, parameter="direction")
         if abs(self.delta) > MAX_STD * direction.std:
             most = f"{MAX_STD * direction.std:.3g} {direction.unit}".rstrip()
             detail = f"delta along {direction.name} is at most {most}"

@@ -10,7 +10,6 @@ B to the softmax, so its couplings may be negative: such a vote is subtracted fr
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -196,8 +195,6 @@ class RoutingAnswer(CapsuleAnswer):
     """The votes for the label, (I, 2): `votes.points` whatever `detail` is."""
     weights: Inner[Floats]
     """The weights of these votes in the last iteration, (I,)."""
-    hidden: Inner[dict[str, Floats]]
-    """Activations (R, T', rows, columns) of `layers`, by name."""
 
 
 async def routing(net: Net, query: RoutingQuery, picture: Prepared) -> RoutingAnswer:
@@ -259,7 +256,6 @@ def _answer(
         extent_px=_extent_px(layer),
         points=points,
         weights=last,
-        hidden={name: hidden.presence for name, hidden in trace.hidden.items()},
     )
 
 
@@ -271,22 +267,20 @@ def _extent_px(layer: Layer) -> tuple[float, float, float, float]:
 
 
 def draw_routing(answer: RoutingAnswer, scale: int) -> bytes:
-    """A panel for each iteration and one for the votes, then a row for each layer before.
+    """A panel for each iteration and one for the votes.
 
     In the iterations' panels every cell of the grid is a square around the middle of what its
     capsules see, coloured by its support, all panels on the scale below them. In that of the votes,
     each dot is a vote, larger and darker the more it weighs, blue if its weight is negative; the
-    plus is their mean. The rows of hidden layers have a map of each capsule type for each
-    iteration, darker the more active.
+    plus is their mean.
     """
     from matplotlib.text import Text  # noqa: PLC0415  matplotlib takes half a second
 
-    steps = [len(answer.iterations) + 1, *map(len, answer.hidden.values())]
-    rows, columns = len(steps), max(steps)
-    scale = fit_scale(scale, (rows, columns, *answer.image.shape), max_px=_MAX_PX)
+    count = len(answer.iterations) + 1
+    scale = fit_scale(scale, (count, *answer.image.shape), max_px=_MAX_PX)
     _, height, width = (scale * size for size in answer.image.shape)
-    width_px = _GAP_PX + columns * (width + _GAP_PX)
-    height_px = _GAP_PX + rows * (_TITLE_PX + height) + _SCALE_PX
+    width_px = _GAP_PX + count * (width + _GAP_PX)
+    height_px = _GAP_PX + _TITLE_PX + height + _SCALE_PX
     figure = new_figure(width_px, height_px, constrained=False)
     grid = {
         "left": _GAP_PX / width_px,
@@ -294,26 +288,19 @@ def draw_routing(answer: RoutingAnswer, scale: int) -> bytes:
         "bottom": (_GAP_PX + _SCALE_PX) / height_px,
         "top": 1 - _TITLE_PX / height_px,
         "wspace": _GAP_PX / width,
-        "hspace": _TITLE_PX / height,
     }
-    panels = figure.subplots(rows, columns, squeeze=False, gridspec_kw=grid)
-    for row, count in zip(panels, steps, strict=True):
-        for axes in row[count:]:
-            axes.set_visible(False)
-    shown = _fill_classes(panels[0], answer)
+    shown = _fill_panels(figure.subplots(1, count, gridspec_kw=grid), answer)
     place = (_GAP_PX / width_px, 0.7 * _SCALE_PX / height_px, width / width_px, 8 / height_px)
     low, high = shown.get_clim()
     ticks, bar = [low, 0, high], figure.add_axes(place)
     figure.colorbar(shown, bar, orientation="horizontal", ticks=ticks, format="%.2g")
     bar.set_xlabel("support, by place", labelpad=1)
-    for row, (name, presence) in zip(panels[1:], answer.hidden.items(), strict=True):
-        _fill_hidden(row, name, presence)
     for text in figure.findobj(Text):
         text.set_fontsize(7)
     return render(figure)
 
 
-def _fill_classes(panels: Sequence[Axes], answer: RoutingAnswer) -> AxesImage:
+def _fill_panels(panels: Sequence[Axes], answer: RoutingAnswer) -> AxesImage:
     """Draw the support for the class by iteration, and its votes. Return the last support."""
     label = answer.label
     maps = answer.heat_maps.grid[:, label]
@@ -348,22 +335,6 @@ def _draw_votes(axes: Axes, points: Floats, weights: Floats, title: str) -> None
     size, alpha = 2 + 7 * share, 0.25 + 0.5 * share
     axes.scatter(points[:, 0], points[:, 1], s=size, c=colours, alpha=alpha, linewidths=0)
     axes.plot(0, 0, "+", color=SUPPORTS)
-
-
-def _fill_hidden(panels: Sequence[Axes], name: str, presence: Floats) -> None:
-    """The activation maps of a layer, by iteration, all on one scale, as squares of a square."""
-    types, rows, columns = presence.shape[1:]
-    count = math.ceil(math.sqrt(types))
-    low, high = presence.min(), presence.max()
-    for step, maps in enumerate(presence):
-        range_ = f"from {maps.min():.2f} to {maps.max():.2f}"
-        squares = np.pad(maps, ((0, count**2 - types), (0, 1), (0, 1)), constant_values=np.nan)
-        lines = squares.reshape(count, count, rows + 1, columns + 1).swapaxes(1, 2)
-        mosaic = lines.reshape(count * (rows + 1), count * (columns + 1))
-        axes = panels[step]
-        axes.imshow(mosaic, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")
-        axes.set(xticks=[], yticks=[])
-        axes.set_title(f"{name}, iteration {step + 1}\nactivations\n{range_}", loc="left")
 
 
 VIEW = View(

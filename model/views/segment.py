@@ -150,7 +150,7 @@ async def segment(net: Net, query: SegmentQuery, picture: Prepared) -> SegmentAn
 def draw_segments(answer: SegmentAnswer, scale: int) -> bytes:
     """The image, and next to it the digits in colours."""
     image = answer.image.repeat(3, axis=0)
-    digits = [one.reconstruction[0] for one in answer.segments]
+    digits = [digit.reconstruction[0] for digit in answer.segments]
     painted = colour(np.array(digits, np.float32).reshape(-1, *image.shape[1:]))
     return draw_image(np.concatenate((image, painted), axis=2), scale)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from model.measures import measure, measure_drawings, measures_of
+from model.measures import measure_drawings, measure_images, measures_of
 from model.preprocess import Floats
 from tests.extras import make_direction
 from tests.views.numpy_net import MANIFEST
@@ -29,7 +29,7 @@ def bar(*, wide: int = 4, tall: int = 20, lean: float = 0, right: int = 0, down:
 
 def value(name: str, image: Floats) -> float:
     names = [one.name for one in measures_of(DIGITS)]
-    return float(measure(DIGITS, image)[0, names.index(name)])
+    return float(measure_images(DIGITS, image)[0, names.index(name)])
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_photograph_is_measured_by_its_parts() -> None:
     names = [one.name for one in measures_of(PHOTOGRAPHS)]
     assert ["brightness", "warmth", "middle", "top", "left"] == names
     expected = [0.15, 0.45, 0, 0.3, 0]
-    assert expected == pytest.approx(measure(PHOTOGRAPHS, image)[0].tolist(), abs=1e-6)
+    assert expected == pytest.approx(measure_images(PHOTOGRAPHS, image)[0].tolist(), abs=1e-6)
 
 
 def test_drawings_are_measured_as_their_images_would_be() -> None:

@@ -22,7 +22,7 @@ from sklearn.linear_model import Ridge
 
 from model.bundle import Manifest
 from model.bundle.directions import RANKS, Direction, Quality, Reading
-from model.measures import Doubles, Measure, measure, measures_of
+from model.measures import Doubles, Measure, measure_images, measures_of
 from model.preprocess import Floats
 from model.runtime import Runtime
 from training.answers import Answers, as_floats, decode
@@ -88,7 +88,7 @@ def measure_objects(manifest: Manifest, answers: Answers) -> Shown:
     """The poses of images, and the measures of their objects, each alone."""
     labels = answers.labels.reshape(len(answers.labels), -1)
     objects = answers.images if answers.object_images is None else answers.object_images
-    values = measure(manifest, as_floats(objects).reshape(-1, *manifest.image_shape))
+    values = measure_images(manifest, as_floats(objects).reshape(-1, *manifest.image_shape))
     return Shown(answers.poses, labels, values.reshape(*labels.shape, -1))
 
 
@@ -111,7 +111,7 @@ def fit_directions(
             continue
 
         def drawn(poses: Doubles, label: int = label) -> Doubles:
-            return measure(manifest, decode_class(runtime, poses, label))
+            return measure_images(manifest, decode_class(runtime, poses, label))
 
         found = list(fit_class(posed, drawn, measures=measures_of(manifest), label=label))
         yield from found
