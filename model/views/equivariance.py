@@ -21,7 +21,7 @@ from model.canvas import INK
 from model.errors import InvalidParameter
 from model.preprocess import Floats, Prepared
 from model.views.answers import CapsuleAnswer, Inner, Matrix, Number, Poses, Vector, answer_fields
-from model.views.figure import name_chart, new_figure, render, show_strip, spaced
+from model.views.figure import name_chart, new_figure, render, show_strip, space_evenly
 from model.views.net import Net, encode_all, encode_picture
 from model.views.routing import project
 from model.views.view import TargetQuery, View
@@ -51,8 +51,6 @@ RANGES: dict[Transform, _Range] = {
     "turn": _Range(-180, 180, -60, 60, "degrees counter-clockwise"),
     "scale": _Range(0.25, 4, 0.6, 1.4, "times the size"),
 }
-_SHOWN = 13
-"""The drawing shows at most this many images, evenly spaced."""
 _STRIP_PX, _CHART_PX, _PATH_PX = 100, 240, 560
 """The heights of the images, of a chart and of the path in the drawing."""
 _COLOURED, _OTHERS = 3, "#b4b9c0"
@@ -224,13 +222,13 @@ def draw_equivariance(answer: EquivarianceAnswer) -> bytes:
     values, poses, angles = answer.values, answer.poses, answer.angles_deg
     charts = 1 if poses is None else 3
     heights = [_STRIP_PX, _CHART_PX * charts] + [_PATH_PX] * (poses is not None)
-    shown = spaced(len(values), _SHOWN)
+    shown = space_evenly(len(values))
     titles = [f"{values[step]:.3g}" for step in shown]
     figure = new_figure(900, sum(heights))
     strip, middle, *path = figure.subfigures(
         len(heights), 1, squeeze=False, height_ratios=heights
     ).flat
-    panels = show_strip(strip, [answer.images[step] for step in shown], titles, below=True)
+    panels = show_strip(strip, [answer.images[step] for step in shown], titles)
     first, *others = middle.subplots(charts, 1, sharex=True, squeeze=False).flat
     first.plot(values, answer.lengths, label=answer.class_name)
     first.plot(values, answer.rivals, label="most present other class")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _DPI = 100
 _STROKE = 0.45
 """The brightness of an image under colours."""
+_IN_STRIP = 13
+"""A strip has room for so many images."""
 SUPPORTS, OPPOSES = "#d65400", "#0969da"
 
 
@@ -43,20 +45,17 @@ def render(figure: Figure) -> bytes:
     return png(Image.fromarray(pixels[..., :3]))
 
 
-def spaced(count: int, at_most: int) -> list[int]:
-    """Return up to `at_most` indices of `count` steps, evenly spaced, both ends included."""
-    indices = np.linspace(0, count - 1, min(count, at_most)).round().astype(int)
+def space_evenly(count: int) -> list[int]:
+    """Return the indices of `count` images of which a strip has room, both ends included."""
+    indices = np.linspace(0, count - 1, min(count, _IN_STRIP)).round().astype(int)
     return list(map(int, np.unique(indices)))
 
 
-def show_image(axes: Axes, image: Floats, title: str = "", *, below: bool = False) -> None:
-    """Show an image (C, H, W) in [0, 1] without ticks, with a title above or below it."""
+def show_image(axes: Axes, image: Floats, title: str = "") -> None:
+    """Show an image (C, H, W) in [0, 1] without ticks, with a title above it."""
     axes.imshow(enlarge(image, 1).convert("RGB"), interpolation="nearest")
     axes.set(xticks=[], yticks=[])
-    if below:
-        axes.set_xlabel(title)
-    else:
-        axes.set_title(title, loc="left", fontsize="small")
+    axes.set_title(title, loc="left", fontsize="small")
 
 
 def show_strip(
@@ -65,7 +64,6 @@ def show_strip(
     titles: Sequence[str],
     *,
     columns: int = 0,
-    below: bool = False,
     heading: str = "",
 ) -> list[Axes]:
     """Show images (C, H, W) in [0, 1] side by side, row by row, and return their axes.
@@ -75,7 +73,6 @@ def show_strip(
         images: of one size.
         titles: of the images.
         columns: in a row; by default all images.
-        below: whether titles stand below the images.
         heading: above all of them.
     """
     columns = columns or len(images)
@@ -84,7 +81,7 @@ def show_strip(
         figure.suptitle(heading, x=0.01, ha="left", fontsize=9)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes, image, title in zip(panels, images, titles, strict=False):
-        show_image(axes, image, title, below=below)
+        show_image(axes, image, title)
     for axes in panels[len(images) :]:
         axes.set_axis_off()
     return panels[: len(images)]

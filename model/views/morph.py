@@ -28,7 +28,7 @@ from model.views.answers import (
     answer_fields,
 )
 from model.views.equivariance import angles_deg
-from model.views.figure import name_chart, new_figure, render, show_strip, spaced
+from model.views.figure import name_chart, new_figure, render, show_strip, space_evenly
 from model.views.net import Encoded, Net, encode_all
 from model.views.view import TargetQuery, View
 
@@ -37,8 +37,6 @@ _PARALLEL = 1e-6
 """The sine of an angle below which two directions are parallel or opposite."""
 _FRAME_MS, _SIDE_PX = 100, 168
 """The animation's time of one frame, and the least side of its images."""
-_SHOWN = 13
-"""The drawing shows at most this many frames, evenly spaced."""
 
 
 def interpolate(first: Floats, second: Floats, steps: int) -> Floats:
@@ -156,13 +154,13 @@ def _shared_label(manifest: Manifest, images: list[Encoded], target: int | None)
 def draw_frames(answer: MorphAnswer) -> bytes:
     """Both images with the frames between, and the presence below."""
     count = len(answer.frames)
-    shown = spaced(count, _SHOWN)
+    shown = space_evenly(count)
     images = [answer.image, *(answer.frames[step] for step in shown), answer.second]
     titles = ["first", *(str(step + 1) for step in shown), "second"]
     title = f"{answer.presence} of {answer.class_name} in each frame, encoded again"
     figure = new_figure(900, 280)
     strip, curve = figure.subfigures(2, 1, squeeze=False, height_ratios=(100, 150))[:, 0]
-    show_strip(strip, images, titles, below=True)
+    show_strip(strip, images, titles)
     axes = curve.subplots()
     axes.plot(np.arange(1, count + 1), answer.lengths, marker=".")
     axes.set(ylim=(0, 1.02), xlabel="frame")
