@@ -16,7 +16,7 @@ from typing_extensions import TypeIs
 
 from model.bundle import Bundle, Manifest
 from model.errors import InvalidParameter, Problem, unwrap
-from model.outputs import Encoding, Trace
+from model.outputs import Encoding, Graph, Row, Trace
 from model.preprocess import (
     WHITE,
     Fit,
@@ -30,7 +30,7 @@ from model.preprocess import (
 )
 from model.runtime import Device, Runtime
 from model.views.methods import ViewMethods
-from model.views.net import require, run
+from model.views.net import Net, require, run
 from model.views.view import A, PictureQuery, Q, View, read_query
 
 if TYPE_CHECKING:
@@ -51,39 +51,21 @@ _TOGETHER = 256
 
 
 @dataclass(frozen=True)
-class LocalNet:
+class LocalNet(Net):
     """A network in this process, as views ask it: it never suspends."""
 
+    manifest: Manifest
     runtime: Runtime
 
-    @property
-    def manifest(self) -> Manifest:
-        """The manifest of its bundle."""
-        return self.runtime.manifest
-
-    async def encode(self, images: Sequence[Floats]) -> list[Encoding[Floats] | Exception]:
-        """Encode images in batches; one by one where their sizes differ."""
-        if len({image.shape for image in images}) > 1:
-            return [row for image in images for row in await self.encode([image])]
-        size = self.runtime.max_encode_rows
-        parts = [images[start : start + size] for start in range(0, len(images), size)]
+    async def compute(self, graph: Graph, rows: Sequence[Row]) -> list[Row]:
+        """Compute rows in batches."""
+        runtime = self.runtime
+        size = runtime.max_decode_rows if graph == "decode" else runtime.max_encode_rows
         return [
-            Encoding(*row)
-            for part in parts
-            for row in zip(*self.runtime.encode(np.stack(part)), strict=True)
+            result
+            for start in range(0, len(rows), size)
+            for result in runtime.compute(graph, rows[start : start + size])
         ]
-
-    async def decode(self, poses: Floats, labels: int | NDArray[np.int64]) -> Floats:
-        """Decode poses as one batch."""
-        if not len(poses):
-            return np.zeros((0, *self.manifest.image_shape), np.float32)
-        classes = np.broadcast_to(np.asarray(labels, np.int64), len(poses))
-        return self.runtime.decode(poses, np.ascontiguousarray(classes))
-
-    async def trace(self, image: Floats) -> Trace[Floats]:
-        """Trace the routing of one image."""
-        arrays = self.runtime.trace(image[None]).named().values()
-        return Trace.of((array[0] for array in arrays), self.manifest.layers)
 
     async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function here and now."""
@@ -173,7 +155,7 @@ class LoadedBundle(ViewMethods):
             alone: whether the problem of a picture that fails is raised; otherwise the answer has
                 the problem in place of the picture's result.
         """
-        net = LocalNet(self.runtime)
+        net = LocalNet(self.runtime.manifest, self.runtime)
         manifest, query = net.manifest, read_query(view.query, parameters)
         require(manifest, view.needs)
         if view.of_pairs and not manifest.of_pairs:

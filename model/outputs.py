@@ -9,10 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from numpy.typing import NDArray
+
 from model.bundle import Layer
 
 Graph = Literal["encode", "decode", "trace"]
 """A graph of a bundle, by what it does."""
+Row = tuple[NDArray[Any], ...]
+"""One image, or one pose and its class; or what a graph makes of them."""
 EM_DECAY = 0.95
 """The ramp of EM routing's activations is 1 - EM_DECAY^t after t iterations."""
 A = TypeVar("A")

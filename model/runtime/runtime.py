@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from model.bundle import Bundle, Manifest
 from model.bundle.manifest import ANY_SIZE, HALF, GraphRole
 from model.errors import NotOffered
-from model.outputs import Encoding, Trace
+from model.outputs import Encoding, Graph, Row, Trace
 from model.preprocess import Floats
 from model.runtime.cpu import Array, Session, open_graph, open_session
 from model.runtime.cuda import CudaDevice, CudaOptions, DeviceError
@@ -139,6 +139,27 @@ class Runtime:
         if "routing" not in self._sessions:
             raise NotOffered(f"{self.bundle.manifest.name} has no routing")
         return Trace.of(self._run("routing", images=images), self.bundle.manifest.layers)
+
+    def compute(self, graph: Graph, rows: Sequence[Row]) -> list[Row]:
+        """Compute rows as a batch, or one by one where their images differ in size.
+
+        Raises:
+            NotOffered: the network has no such graph.
+            ArithmeticError: the network answers with NaN or infinity.
+        """
+        if len(rows) > 1 and len({row[0].shape for row in rows}) > 1:
+            return [result for row in rows for result in self.compute(graph, [row])]
+        lone = [np.asarray(part)[None] for part in rows[0]] if len(rows) == 1 else None
+        columns = lone or [np.stack(column) for column in zip(*rows, strict=True)]
+        if graph == "encode":
+            outputs: Sequence[Array] = self.encode(*columns)
+        elif graph == "decode":
+            outputs = [self.decode(*columns)]
+        else:
+            outputs = [*self.trace(*columns).named().values()]
+        if not all(np.isfinite(array).all() for array in outputs):
+            raise ArithmeticError("the network answered with NaN or infinity")
+        return list(zip(*outputs, strict=True))
 
     def encoder_role(self, rows: int) -> GraphRole:
         """Return the role of the graph that encodes a batch of so many rows on this device."""

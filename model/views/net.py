@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,34 +12,47 @@ from numpy.typing import NDArray
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.errors import InvalidParameter, NotOffered, unwrap
-from model.outputs import Encoding, Trace
+from model.outputs import Encoding, Graph, Row, Trace
 from model.preprocess import Floats, Prepared
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Net(Protocol):
+class Net(ABC):
     """One network. Its coroutines need no event loop of their own: see `run`."""
 
-    @property
-    def manifest(self) -> Manifest:
-        """The manifest of its bundle."""
+    manifest: Manifest
+    """The manifest of its bundle."""
 
-    async def encode(self, images: Sequence[Floats]) -> Sequence[Encoding[Floats] | Exception]:
+    @abstractmethod
+    async def compute(self, graph: Graph, rows: Sequence[Row]) -> Sequence[Row | Exception]:
+        """Compute rows by a graph. One row may fail without the others."""
+
+    @abstractmethod
+    async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that takes milliseconds. A service does so on a thread."""
+
+    async def encode(self, images: Sequence[Floats]) -> list[Encoding[Floats] | Exception]:
         """Encode images (C, H, W) to presence (K,) and poses (K, D).
 
         One image may fail without the others.
         """
+        rows = await self.compute("encode", [(image,) for image in images])
+        return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
 
     async def decode(self, poses: Floats, labels: int | NDArray[np.int64]) -> Floats:
         """Decode poses (M, D) of one class, or of a class each, to images (M, C, H, W)."""
+        if not len(poses):
+            return np.zeros((0, *self.manifest.image_shape), np.float32)
+        classes = np.broadcast_to(np.asarray(labels, np.int64), len(poses))
+        rows = await self.compute("decode", list(zip(poses, classes, strict=True)))
+        return np.stack([image for (image,) in map(unwrap, rows)])
 
     async def trace(self, image: Floats) -> Trace[Floats]:
         """Trace the routing of one image (C, H, W). The trace's arrays have no leading axis."""
-
-    async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that takes milliseconds. A service does so on a thread."""
+        (row,) = await self.compute("trace", [(image,)])
+        return Trace.of(unwrap(row), self.manifest.layers)
 
 
 def run(asked: Coroutine[Any, Any, T]) -> T:

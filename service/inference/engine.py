@@ -11,18 +11,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.bundle.samples import Sample
-from model.outputs import Encoding, Graph, Trace
+from model.outputs import Encoding, Graph, Row
 from model.preprocess import Floats
-from model.runtime import Array, DeviceLostError, Runtime
+from model.runtime import DeviceLostError, Runtime
 from model.runtime.cpu import PROVIDER as CPU_PROVIDER
+from model.views.net import Net
 from service.admission import TURN_COST, Claim, row_prices
-from service.errors import Problem, Unavailable, unwrap
+from service.errors import Problem, Unavailable
 from service.inference.batcher import Batcher, OnBatch, Queue
 from service.shared import SlowThread
 
@@ -35,8 +33,6 @@ BATCH_S = 0.05
 """A batch takes about this long at most, so that who comes next need not wait for longer."""
 QUICK_S = 0.02
 """A lone row that takes no longer is computed on the event loop, if that is on a CPU."""
-Row = tuple[Array, ...]
-"""A row: one image, or one pose and its class; or their result."""
 
 
 @dataclass(eq=False)
@@ -65,8 +61,8 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class ServedNet:
-    """One network of an engine, for the rows of one request: `model.views.net.Net`.
+class ServedNet(Net):
+    """One network of an engine, for the rows of one request.
 
     Methods that compute raise `Unavailable`: see `Batcher.submit`, or the device was lost.
     """
@@ -78,27 +74,14 @@ class ServedNet:
 
     async def encode(self, images: Sequence[Floats]) -> list[Encoding[Floats] | Exception]:
         """Encode images in batches with those of other requests. One may fail alone."""
-        rows = await self._compute("encode", [(image,) for image in images])
-        return [_checked(row) if isinstance(row, Exception) else Encoding(*row) for row in rows]
-
-    async def decode(self, poses: Floats, labels: int | NDArray[np.int64]) -> Floats:
-        """Decode poses in batches with those of other requests."""
-        if not len(poses):
-            return np.zeros((0, *self.manifest.image_shape), np.float32)
-        classes = np.broadcast_to(np.asarray(labels, np.int64), len(poses))
-        rows = await self._compute("decode", list(zip(poses, classes, strict=True)))
-        return np.stack([image for (image,) in map(unwrap, rows)])
-
-    async def trace(self, image: Floats) -> Trace[Floats]:
-        """Trace the routing of one image."""
-        (row,) = await self._compute("trace", [(image,)])
-        return Trace.of(unwrap(row), self.manifest.layers)
+        encoded = await super().encode(images)
+        return [_checked(row) if isinstance(row, Exception) else row for row in encoded]
 
     async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function on the thread for slow work."""
         return await self.slow.run(work, *args, **kwargs)
 
-    async def _compute(self, graph: Graph, rows: Sequence[Row]) -> list[Row | Exception]:
+    async def compute(self, graph: Graph, rows: Sequence[Row]) -> list[Row | Exception]:
         """The results of rows, in order. A row that failed has its exception as result.
 
         Rows beyond the first turn wait behind those that others sent meanwhile, so that nobody
@@ -158,12 +141,13 @@ def open_engine(
     """
     queues: dict[Hashable, Queue] = {}
     for name, runtime in runtimes.items():
-        for graph, run, max_rows in (
-            ("encode", runtime.encode, runtime.max_encode_rows),
-            ("decode", _decode(runtime), runtime.max_decode_rows),
-            ("trace", _trace(runtime), MAX_TRACED_IMAGES),
-        ):
-            queues[name, graph] = Queue(_in_rows(run, on_lost), max_rows, BATCH_S)
+        max_rows: dict[Graph, int] = {
+            "encode": runtime.max_encode_rows,
+            "decode": runtime.max_decode_rows,
+            "trace": MAX_TRACED_IMAGES,
+        }
+        for graph, most in max_rows.items():
+            queues[name, graph] = Queue(_compute(runtime, graph, on_lost), most, BATCH_S)
 
     def warm_up() -> None:
         for runtime in runtimes.values():
@@ -188,32 +172,14 @@ def open_engine(
     return Engine(batcher, manifests, providers, samples, prices)
 
 
-def _in_rows(
-    run: Callable[..., Sequence[Array]], on_lost: Callable[[Exception], None]
+def _compute(
+    runtime: Runtime, graph: Graph, on_lost: Callable[[Exception], None]
 ) -> Callable[[list[Row]], list[Row]]:
-    """Convert a function of arrays of rows into one of lists of rows."""
-
     def compute(rows: list[Row]) -> list[Row]:
-        if len(rows) > 1 and len({row[0].shape for row in rows}) > 1:  # images of several sizes
-            return [result for row in rows for result in compute([row])]
         try:
-            if len(rows) == 1:
-                outputs = run(*(np.asarray(part)[None] for part in rows[0]))
-            else:
-                outputs = run(*(np.stack(column) for column in zip(*rows, strict=True)))
+            return runtime.compute(graph, rows)
         except DeviceLostError as error:
             on_lost(error)
             raise Unavailable(f"inference failed: {error}", retry_after_s=1) from error
-        if not all(np.isfinite(array).all() for array in outputs):
-            raise ArithmeticError("the network answered with NaN or infinity")
-        return list(zip(*outputs, strict=True))
 
     return compute
-
-
-def _decode(runtime: Runtime) -> Callable[..., Sequence[Array]]:
-    return lambda poses, classes: [runtime.decode(poses, classes)]
-
-
-def _trace(runtime: Runtime) -> Callable[..., Sequence[Array]]:
-    return lambda images: [*runtime.trace(images).named().values()]

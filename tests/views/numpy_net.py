@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from model.bundle import Layer, Manifest
-from model.outputs import ClassTrace, Encoding, Trace
+from model.outputs import ClassTrace, Graph, Row
 from model.preprocess import Floats
+from model.views.net import Net
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,7 +38,7 @@ MANIFEST = Manifest(
 
 
 @dataclass
-class NumpyNet:
+class NumpyNet(Net):
     """Presence of `top` and `bottom` is the mean of that half, its pose the means of its sides.
 
     The decoder paints the class's half with the pose.
@@ -48,32 +48,30 @@ class NumpyNet:
     rows: int = field(default=0)
     """What it has computed."""
 
-    async def encode(self, images: Sequence[Floats]) -> list[Encoding[Floats] | Exception]:
-        """Encode each image."""
-        self.rows += len(images)
-        cells = [image.reshape(2, 2, 2, 2).mean(axis=(1, 3)) for image in images]
-        return [Encoding(cell.mean(axis=1), cell) for cell in cells]
+    async def compute(self, graph: Graph, rows: Sequence[Row]) -> list[Row]:
+        """Compute each row."""
+        self.rows += len(rows)
+        compute = {"encode": self._encode, "decode": self._decode, "trace": self._trace}[graph]
+        return [compute(*row) for row in rows]
 
-    async def decode(self, poses: Floats, labels: int | NDArray[np.int64]) -> Floats:
-        """Decode each pose."""
-        self.rows += len(poses)
-        images = np.zeros((len(poses), 1, 2, 2), np.float32)
-        images[np.arange(len(poses)), 0, labels] = poses
-        return images.repeat(2, axis=2).repeat(2, axis=3)
+    def _encode(self, image: Floats) -> Row:
+        cells = image.reshape(2, 2, 2, 2).mean(axis=(1, 3))
+        return cells.mean(axis=1), cells
 
-    async def trace(self, image: Floats) -> Trace[Floats]:
+    def _decode(self, pose: Floats, label: int) -> Row:
+        image = np.zeros((1, 2, 2), np.float32)
+        image[0, label] = pose
+        return (image.repeat(2, axis=1).repeat(2, axis=2),)
+
+    def _trace(self, image: Floats) -> Row:
         """The halves' cells vote for their class alone."""
-        self.rows += 1
-        (encoding,) = await self.encode([image])
-        assert isinstance(encoding, Encoding)
+        presence, poses = self._encode(image)
         votes = np.zeros((2, 4, 2), np.float32)
         for vote, (row, column) in enumerate(np.ndindex(2, 2)):
-            votes[row, vote, column] = encoding.poses[row, column]
+            votes[row, vote, column] = poses[row, column]
         half = np.full((1, 2, 4), 0.5, np.float32)
         zeros, seen = np.zeros((1, 2, 4), np.float32), np.ones(4, np.float32)
-        return Trace(
-            ClassTrace(half, zeros, encoding.presence[None], encoding.poses[None], seen, votes)
-        )
+        return ClassTrace(half, zeros, presence[None], poses[None], seen, votes)
 
     async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call it."""
