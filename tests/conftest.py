@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import httpx
@@ -27,8 +30,11 @@ from tests.serving import serve
 ROOT = Path(__file__).parent.parent
 SHIPPED = {"mnist": "mnist-compact", "strokes": "multimnist-attention", "blocks": "cifar10"}
 """The shipped bundles that stand in for those of tests where there is no torch to export them."""
-LONG = ("attack", "browser", "e2e", "fire", "training", "views", "test_docs_commands.py")
-"""The folders, and the file, of tests that take minutes."""
+LONG = (
+    *("attack", "browser", "e2e", "fire", "training", "views"),
+    *("test_add_view.py", "test_docs_commands.py", "test_examples.py", "test_families.py"),
+)
+"""The folders, and the files, of tests that take minutes."""
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -81,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it: a broken link fails.
+    """The site, built with the settings of `make docs`: a broken link fails.
 
     One test process builds it for all that run side by side.
     """
@@ -102,12 +108,28 @@ def _shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _build_site(folder: Path) -> Path:
-    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    result = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert 0 == result.returncode, result.stdout + result.stderr
+    """From the files that the image's stage copies: without one of them, a link is broken."""
+    allowed = [one for one in (ROOT / ".dockerignore").read_text().splitlines() if one[0] == "!"]
+    dockerfile = (ROOT / "docker" / "service.Dockerfile").read_text()
+    stage = dockerfile.partition(" AS documentation\n")[2].partition("\nFROM ")[0]
+    with TemporaryDirectory() as context:
+        for sources, target in re.findall(r"^COPY (.+) \./(\S*)$", stage, re.MULTILINE):
+            for source in sources.split():
+                assert [one for one in allowed if fnmatch(f"!{source}", f"{one}*")], source
+                if (ROOT / source).is_dir():
+                    shutil.copytree(ROOT / source, Path(context, target))
+                else:
+                    Path(context, target).mkdir(exist_ok=True)
+                    shutil.copy(ROOT / source, Path(context, target))
+        done = subprocess.run(
+            [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
+            cwd=context,
+            env={"PATH": os.environ["PATH"], "NO_MKDOCS_2_WARNING": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (0, "") == (done.returncode, done.stderr)
     return folder
 
 

@@ -17,7 +17,6 @@ import pytest
 from PIL import Image
 
 from service.pictures import SAMPLES
-from tests.browser import conftest as of_browsers
 from tests.processes import SOURCE, running
 
 ROOT = Path(__file__).parent.parent
@@ -35,7 +34,6 @@ COPIED = (
     "training",
 )
 FOUR = SAMPLES / "4.png"
-browser = of_browsers.browser
 
 
 @pytest.fixture(scope="module")

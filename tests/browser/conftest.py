@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.playground import Playground, open_playground
+from tests.browser.playground import Playground, new_visitor, open_playground
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, BrowserContext
 
+DISABLED = (
+    "LocalNetworkAccessChecks",  # frames of made-up public sites
+    *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup"),  # two more pages with each, which nobody sees
+)
+"""Of Chromium's features."""
 MAX_BODY_BYTES = 1_000_000
 """Of all requests that the service takes in at once."""
 
@@ -49,17 +54,23 @@ def browser() -> Iterator[Browser]:
             args=[
                 "--no-sandbox",  # tests run as root
                 "--disable-gpu",  # on busy machines
-                "--disable-features=LocalNetworkAccessChecks",  # frames of made-up public sites
+                f"--disable-features={','.join(DISABLED)}",
             ],
         )
         yield browser
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def visitor(browser: Browser) -> BrowserContext:
+    """Someone at a desk; what Chromium sets up for a visitor takes longer than opening the page."""
+    return new_visitor(browser)
+
+
 @pytest.fixture
-def playground(browser: Browser, service_url: str) -> Iterator[Playground]:
+def playground(visitor: BrowserContext, service_url: str) -> Iterator[Playground]:
     """The page; a test fails if it complains in the console or asks another host."""
-    with open_playground(browser, service_url) as playground:
+    with open_playground(visitor, service_url) as playground:
         yield playground
         assert [] == playground.complaints
         assert [] == playground.foreign_requests

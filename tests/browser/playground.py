@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from PIL import Image
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 WINDOW = {"width": 1280, "height": 920}
 _TOUR_SEEN = "if (location.host) localStorage.setItem('capsnet-tour', 'seen')"
@@ -96,29 +96,29 @@ class Playground:
         self.settle()
 
 
+def new_visitor(browser: Browser, *, first_visit: bool = False, **options: Any) -> BrowserContext:
+    """Someone with a browser of these options, to whom the page offers its tour if it is new."""
+    visitor = browser.new_context(**{"viewport": WINDOW, **options})
+    if not first_visit:
+        visitor.add_init_script(_TOUR_SEEN)
+    return visitor
+
+
 @contextmanager
 def open_playground(
-    browser: Browser, url: str, *, ready: bool = True, first_visit: bool = False, **options: Any
+    visitor: BrowserContext, url: str, *, ready: bool = True
 ) -> Iterator[Playground]:
-    """Open the page, and wait until it knows the service's networks.
+    """Open the page, and wait until it knows the service's networks, unless it need not be ready.
 
-    Args:
-        browser: a running Chromium.
-        url: of the service.
-        ready: whether to wait.
-        first_visit: whether the page was never open here, so that it offers its tour.
-        options: of the browser's context.
+    Who visits keeps nothing from one page to the next but that the tour was seen.
     """
-    context = browser.new_context(**{"viewport": WINDOW, **options})
-    if not first_visit:
-        context.add_init_script(_TOUR_SEEN)
-    playground = Playground(context.new_page())
+    playground = Playground(visitor.new_page())
     playground.page.goto(url)
     if ready:
         playground.page.locator("#lengths li").first.wait_for()
         playground.settle()
     yield playground
-    context.close()
+    playground.page.close()
 
 
 # digits as people draw them: strokes in a unit square, x to the right and y down

@@ -7,18 +7,18 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from model import SHIPPED
 from model.bundle import Bundle, write_manifest
-from tests.browser.playground import Playground, open_playground
+from tests.browser.playground import Playground, new_visitor, open_playground
 from tests.extras import CONFIDENCE
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, BrowserContext
 
 pytestmark = pytest.mark.browser
 
@@ -61,20 +61,22 @@ def networks_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def look_at(browser: Browser, url: str, link: str, **options: Any) -> Iterator[Playground]:
+def look_at(
+    visitor: BrowserContext, url: str, link: str, *, ready: bool = True
+) -> Iterator[Playground]:
     """The page at a link; a test fails if it complains in the console or asks another host."""
-    with open_playground(browser, f"{url}/#{link}", **options) as playground:
+    with open_playground(visitor, f"{url}/#{link}", ready=ready) as playground:
         yield playground
         assert [] == playground.complaints
         assert [] == playground.foreign_requests
 
 
-def test_two_digits_are_taken_apart(browser: Browser, networks_url: str) -> None:
+def test_two_digits_are_taken_apart(visitor: BrowserContext, networks_url: str) -> None:
     """In the order of the pads, with their masks; one capsule cannot hold the same digit twice.
 
     The first is drawn in a warm colour, the second in a cold one.
     """
-    with look_at(browser, networks_url, "model=mnist-compact") as playground:
+    with look_at(visitor, networks_url, "model=mnist-compact") as playground:
         page = playground.page
         playground.open_tab("Two digits")
         playground.take_sample(3, FIRST)
@@ -113,7 +115,7 @@ def test_on_a_phone_the_result_stands_by_the_pads(browser: Browser, networks_url
     """
     link = "tab=pair&first=mnist-3&second=mnist-5&right=2"
     phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    with look_at(browser, networks_url, link, ready=False, **phone) as playground:
+    with look_at(new_visitor(browser, **phone), networks_url, link, ready=False) as playground:
         page = playground.page
         figures = page.locator("#pair .apart canvas")
         figures.last.wait_for()
@@ -132,9 +134,9 @@ def test_on_a_phone_the_result_stands_by_the_pads(browser: Browser, networks_url
         assert "1 px" == page.locator("output[for=right]").inner_text()
 
 
-def test_two_networks_are_compared(browser: Browser, networks_url: str) -> None:
+def test_two_networks_are_compared(visitor: BrowserContext, networks_url: str) -> None:
     """Each with its lengths, reconstruction and sweep, of the same picture and class."""
-    with look_at(browser, networks_url, "model=mnist-compact&other=mnist") as playground:
+    with look_at(visitor, networks_url, "model=mnist-compact&other=mnist") as playground:
         page = playground.page
         playground.take_sample(5)
         page.get_by_label("reconstructed as").select_option("6")
@@ -153,9 +155,9 @@ def test_two_networks_are_compared(browser: Browser, networks_url: str) -> None:
         assert 360 == page.evaluate("document.documentElement.scrollWidth")
 
 
-def test_poses_that_show_little_are_not_drawn(browser: Browser, networks_url: str) -> None:
+def test_poses_that_show_little_are_not_drawn(visitor: BrowserContext, networks_url: str) -> None:
     """Their views and sliders are left out, with one sentence that says why and what helps."""
-    with look_at(browser, networks_url, "model=weak") as playground:
+    with look_at(visitor, networks_url, "model=weak") as playground:
         page = playground.page
         playground.take_sample(5)
         assert "explains 31 %" in page.locator("#missing").inner_text().replace("\u00a0", " ")
@@ -165,9 +167,9 @@ def test_poses_that_show_little_are_not_drawn(browser: Browser, networks_url: st
         assert 0 == page.get_by_role("slider", name="thickness").count()
 
 
-def test_the_page_suits_classes_with_long_names(browser: Browser, networks_url: str) -> None:
+def test_the_page_suits_classes_with_long_names(visitor: BrowserContext, networks_url: str) -> None:
     """Bars begin at one place, and samples are those of the data set, named as its classes."""
-    with look_at(browser, networks_url, f"model={CLOTHES}") as playground:
+    with look_at(visitor, networks_url, f"model={CLOTHES}") as playground:
         tracks = playground.page.locator("#lengths .track")
         boxes = [tracks.nth(label).bounding_box() for label in range(10)]
         assert 1 == len({box and round(box["x"]) for box in boxes})
@@ -180,9 +182,9 @@ def test_the_page_suits_classes_with_long_names(browser: Browser, networks_url: 
         assert "Bag" == playground.label
 
 
-def test_what_a_bundle_knows_of_itself_is_shown(browser: Browser, networks_url: str) -> None:
+def test_what_a_bundle_knows_of_itself_is_shown(visitor: BrowserContext, networks_url: str) -> None:
     """Health has a lens. An answer names every label of its set, and says what a set is."""
-    with look_at(browser, networks_url, "model=mnist") as playground:
+    with look_at(visitor, networks_url, "model=mnist") as playground:
         page = playground.page
         playground.take_sample(5)
         assert re.fullmatch(r"5, \d or 8 others", playground.label)

@@ -47,9 +47,10 @@ def test_the_page_opens_with_a_picture(playground: Playground) -> None:
 
 
 def test_a_sample_is_encoded_and_reconstructed(playground: Playground) -> None:
-    """Lengths as bars and text, the fitted picture, and that of the longest or a chosen class."""
+    """Lengths, novelty, the fitted picture, and that of the longest or a chosen class."""
     playground.take_sample(4)
     assert "4" == playground.label
+    assert ", threshold 0.9" in playground.page.locator("#novelty").inner_text()
     lengths = playground.page.locator("#lengths .value").all_inner_texts()
     assert 10 == len(lengths)
     assert 4 == max(range(10), key=lambda label: float(lengths[label]))
@@ -139,7 +140,11 @@ def test_the_sweep_shows_every_direction(playground: Playground) -> None:
 
 
 def test_routing_shows_a_map_for_each_iteration(playground: Playground) -> None:
-    """The slider goes through the iterations, and the cells change with it."""
+    """The slider goes through the iterations, and the cells change with it.
+
+    Switched off, a figure shows the answers with other couplings. Agreement and entropy are
+    explained.
+    """
     playground.take_sample(5)
     playground.open_tab("Routing")
     slider = playground.page.get_by_role("slider", name="iteration")
@@ -151,6 +156,17 @@ def test_routing_shows_a_map_for_each_iteration(playground: Playground) -> None:
     assert last != cells.inner_html()
     assert 10 == playground.page.locator(".maps figure").count()
     assert "2" == playground.page.locator(".facts .now th").inner_text()
+    explained = playground.page.locator("#routing").get_by_text("Agreement:").inner_text()
+    assert "point the same way" in explained
+    assert "Entropy:" in explained
+    switch = playground.page.get_by_role("switch", name="routing")
+    assert switch.is_checked()
+    switch.uncheck()
+    off = playground.page.locator(".switched")
+    drawn = off.get_by_role("img", name="the answer with other couplings")
+    drawn.wait_for()
+    switch.check()
+    drawn.wait_for(state="detached")
 
 
 def test_transforming_the_picture_draws_it_anew(playground: Playground) -> None:
@@ -185,29 +201,6 @@ def test_what_fails_leaves_nothing_of_the_picture_before(playground: Playground)
 
 
 NATURAL = "image => image.naturalWidth"
-
-
-def test_novelty_stands_below_the_prediction(playground: Playground) -> None:
-    """The score with its threshold."""
-    playground.take_sample(4)
-    assert ", threshold 0.9" in playground.page.locator("#novelty").inner_text()
-
-
-def test_routing_can_be_switched_off(playground: Playground) -> None:
-    """A figure then shows the answers with other couplings; agreement and entropy are explained."""
-    playground.take_sample(4)
-    playground.open_tab("Routing")
-    explained = playground.page.locator("#routing").get_by_text("Agreement:").inner_text()
-    assert "point the same way" in explained
-    assert "Entropy:" in explained
-    switch = playground.page.get_by_role("switch", name="routing")
-    assert switch.is_checked()
-    switch.uncheck()
-    off = playground.page.locator(".switched")
-    drawn = off.get_by_role("img", name="the answer with other couplings")
-    drawn.wait_for()
-    switch.check()
-    drawn.wait_for(state="detached")
 
 
 def test_each_view_has_a_lens(playground: Playground) -> None:

@@ -10,7 +10,7 @@ from tests.browser.playground import Playground, open_playground
 from tests.processes import SOURCE, patch_workers, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import BrowserContext
 
 pytestmark = pytest.mark.browser
 
@@ -30,9 +30,9 @@ def service(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         yield str(client.base_url)
 
 
-def test_pages_are_whole(browser: Browser, service: str) -> None:
+def test_pages_are_whole(visitor: BrowserContext, service: str) -> None:
     """With every picture and the search; no other host is asked, and nothing complains."""
-    shown = Playground(browser.new_page())
+    shown = Playground(visitor.new_page())
     broken = "[...document.images].filter(one => !one.naturalWidth).map(one => one.src)"
     for page in ("index", "reference/api", "explanation/families", "results"):
         shown.page.goto(f"{service}/documentation/{page}.html", wait_until="networkidle")
@@ -44,9 +44,9 @@ def test_pages_are_whole(browser: Browser, service: str) -> None:
     shown.page.close()
 
 
-def test_each_lens_links_to_its_paragraph_and_back(browser: Browser, service: str) -> None:
+def test_each_lens_links_to_its_paragraph_and_back(visitor: BrowserContext, service: str) -> None:
     """The paragraph exists, and its link opens the same lens on the port of the service."""
-    with open_playground(browser, service) as playground:
+    with open_playground(visitor, service) as playground:
         page = playground.page
         playground.take_sample(4)
         tabs = page.get_by_role("tablist", name="Views").get_by_role("tab").all_inner_texts()

@@ -12,11 +12,11 @@ import pytest
 
 from service.pictures import SAMPLES
 from service.settings import Settings
-from tests.browser.playground import Playground, open_playground
+from tests.browser.playground import Playground, new_visitor, open_playground
 from tests.processes import SOURCE, SlowStorage, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator
+    from playwright.sync_api import Browser, BrowserContext
 
 pytestmark = pytest.mark.browser
 
@@ -62,13 +62,14 @@ def test_tabs_and_sliders_by_keyboard(playground: Playground) -> None:
     playground.page.locator(f'#reconstruction:not([src="{before}"])').wait_for()
 
 
-@pytest.mark.parametrize("kind", ["drop", "drop beside the pad", "paste"])
-def test_pictures_are_taken_from_elsewhere(kind: str, playground: Playground) -> None:
+def test_pictures_are_taken_from_elsewhere(playground: Playground) -> None:
     """A file that is dropped on the page or pasted into it is read, and the page stays."""
     content = list((SAMPLES / "7.png").read_bytes())
-    playground.page.evaluate(HAND_OVER, [kind, content])
-    playground.settle()
-    assert "7" == playground.label
+    for kind in ("drop", "drop beside the pad", "paste"):
+        playground.clear()
+        playground.page.evaluate(HAND_OVER, [kind, content])
+        playground.settle()
+        assert "7" == playground.label, kind
 
 
 def test_undo_takes_the_last_stroke_away(playground: Playground) -> None:
@@ -88,7 +89,7 @@ def test_undo_takes_the_last_stroke_away(playground: Playground) -> None:
 def test_a_phone_needs_no_sideways_scrolling(browser: Browser, service_url: str) -> None:
     """360 pixels are wide enough for every panel, and a finger draws."""
     options = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
-    with open_playground(browser, service_url, **options) as playground:
+    with open_playground(new_visitor(browser, **options), service_url) as playground:
         playground.take_sample(6)
         for tab in ("Pose", "Sweep", "Routing", "Equivariance"):
             playground.open_tab(tab)
@@ -98,37 +99,25 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, service_url: str)
 
 SIZES: dict[str, dict[str, Any]] = {
     "projector": {"viewport": {"width": 1280, "height": 800}},
-    "laptop": {"viewport": {"width": 1366, "height": 650}},
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
 }
-RECONSTRUCTION = "#reconstructed > .paper"
 
 
-def box_of(part: Locator, window: dict[str, int]) -> tuple[int, int, int, int]:
-    """The left, top, right and bottom of a part, all of which must be in the window."""
-    box = part.bounding_box()
-    assert box is not None
-    left, top = round(box["x"]), round(box["y"])
-    right, bottom = round(box["x"] + box["width"]), round(box["y"] + box["height"])
-    assert left >= 0
-    assert top >= 0
-    assert right <= window["width"]
-    assert bottom <= window["height"]
-    return left, top, right, bottom
-
-
-@pytest.mark.parametrize("size", ["projector", "phone"])
+@pytest.mark.parametrize("size", SIZES)
 def test_the_first_directions_are_on_the_first_screen(
     size: str, browser: Browser, service_url: str
 ) -> None:
     """Three sliders and the reconstruction that they move are seen before anything scrolls."""
     window = SIZES[size]["viewport"]
-    with open_playground(browser, service_url, **SIZES[size]) as playground:
+    with open_playground(new_visitor(browser, **SIZES[size]), service_url) as playground:
         playground.take_sample(4)
         sliders = playground.page.locator("#directions input").all()
         assert 3 == len(sliders)
-        for part in (playground.page.locator(RECONSTRUCTION), *sliders):
-            box_of(part, window)
+        for part in (playground.page.locator("#reconstructed > .paper"), *sliders):
+            box = part.bounding_box()
+            assert box is not None
+            assert 0 <= round(box["x"]) <= round(box["x"] + box["width"]) <= window["width"]
+            assert 0 <= round(box["y"]) <= round(box["y"] + box["height"]) <= window["height"]
         assert 0 == playground.page.evaluate("scrollY")
 
 
@@ -167,9 +156,7 @@ def test_a_link_shows_a_drawing_and_all_that_was_chosen(playground: Playground) 
     playground.settle()
     link = copy_link(playground)
     assert len(link) < 1000
-    browser = page.context.browser
-    assert browser is not None
-    with open_playground(browser, link) as other:
+    with open_playground(page.context, link) as other:
         other.page.locator("#verdict strong").wait_for()
         other.settle()
         assert lengths(playground) == lengths(other)
@@ -226,9 +213,9 @@ def guarded_url() -> Iterator[str]:
         yield str(client.base_url)
 
 
-def test_a_key_is_asked_for_and_sent(browser: Browser, guarded_url: str) -> None:
+def test_a_key_is_asked_for_and_sent(visitor: BrowserContext, guarded_url: str) -> None:
     """The page loads without, asks once more if the key is wrong, and keeps the right one."""
-    with open_playground(browser, guarded_url, ready=False) as playground:
+    with open_playground(visitor, guarded_url, ready=False) as playground:
         for key in ("not-the-right-one", "a-key-with-an-ellipsis…", KEY):
             field = playground.page.get_by_label("Key", exact=True)
             field.fill(key)
@@ -242,7 +229,7 @@ def test_a_key_is_asked_for_and_sent(browser: Browser, guarded_url: str) -> None
         assert all("401" in complaint for complaint in playground.complaints)
 
 
-def test_a_service_that_starts_is_waited_for(browser: Browser, tmp_path: Path) -> None:
+def test_a_service_that_starts_is_waited_for(visitor: BrowserContext, tmp_path: Path) -> None:
     """The page is there at once, says what it waits for, and goes on when bundles are loaded."""
     bundle = tmp_path / "bundles" / "mnist-compact"
     shutil.copytree(Settings().bundles / bundle.name, bundle)
@@ -256,7 +243,7 @@ def test_a_service_that_starts_is_waited_for(browser: Browser, tmp_path: Path) -
     }
     with (
         running(lambda _environment: SOURCE, environment, probe="/livez") as (_process, client),
-        open_playground(browser, str(client.base_url), ready=False) as playground,
+        open_playground(visitor, str(client.base_url), ready=False) as playground,
     ):
         notice = playground.page.get_by_role("status")
         notice.filter(has_text="The service is starting. Trying again in").wait_for()
@@ -282,7 +269,7 @@ def test_a_service_that_is_gone_is_named_until_it_is_back(playground: Playground
 
 def test_the_tour_is_offered_until_it_was_taken(browser: Browser, service_url: str) -> None:
     """Beside the page, not over it; it leads through the parts that there are, on request again."""
-    with open_playground(browser, service_url, first_visit=True) as playground:
+    with open_playground(new_visitor(browser, first_visit=True), service_url) as playground:
         page = playground.page
         offer, main = page.locator("#tour").bounding_box(), page.locator("main").bounding_box()
         assert offer is not None

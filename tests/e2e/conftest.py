@@ -84,8 +84,8 @@ def start_service(
 ) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]]:
     """Starts a service of the test's own, with further settings; ends it with the test.
 
-    `start_service(command=, probe=, **environment)` waits until the probe says 200. Where no folder
-    of bundles is named, one bundle is served.
+    `start_service(command=, probe=, **environment)` waits until the probe says 200. One
+    worker serves, and one bundle where no folder of them is named.
     """
     usual = command
     with ExitStack() as stack:
@@ -93,8 +93,8 @@ def start_service(
         def start(
             *, command: Command = usual, probe: str = "/readyz", **environment: str
         ) -> tuple[subprocess.Popen[bytes], httpx.Client]:
-            bundles = {} if "CAPSNET_BUNDLES" in environment else QUICK
-            return stack.enter_context(running(command, {**bundles, **environment}, probe=probe))
+            few = {"CAPSNET_WORKERS": "1"} if "CAPSNET_BUNDLES" in environment else QUICK
+            return stack.enter_context(running(command, {**few, **environment}, probe=probe))
 
         yield start
 

@@ -17,6 +17,7 @@ from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.stem import Conv
+from tests import exports  # noqa: F401  with it, torch parses its operators once
 from tests.training.published import say_training, write_toys
 from training.data.datasets import DATASETS, Examples
 from training.recipes import Recipe
