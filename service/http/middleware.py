@@ -59,8 +59,6 @@ MOMENT_S = 0.2
 """gRPC delivers a message only when it is complete. While one arrives, it counts as 0 bytes for
 this long, and after that as `max_body_bytes`.
 """
-WATCH_AFTER_S = 0.02
-"""After a request has been handled for this long, its client's connection is watched."""
 _PROTOCOL = "/v2"
 """The prefix of the Open Inference Protocol's paths, whose errors have another shape."""
 _REJECTIONS = (Unauthorized, Busy, RateLimited, Unavailable, TooLate)
@@ -111,7 +109,6 @@ class Middleware:
             if message["type"] == "http.response.start":
                 sent = message.get("headers", ())
                 claim.begin_answer(message["status"], dict(sent))
-                body.stop_watching()
                 status = message["status"]
                 seconds["total"] = time.perf_counter() - started
                 message["headers"] = [*sent, *self._headers(request_id, seconds)]
@@ -125,17 +122,17 @@ class Middleware:
                 self._sites.check(method, headers)
                 _check_path(scope)
                 await self.app(scope, body.receive, send_with_headers)
-        except (asyncio.CancelledError, ClientDisconnect) as cause:
-            if not isinstance(cause, ClientDisconnect) and not body.absorb_cancellation():
-                raise
+        except ClientDisconnect:
             status = status or CLIENT_LEFT
+        except asyncio.CancelledError:  # by the server, when the client leaves
+            status = status or CLIENT_LEFT
+            raise
         except Exception as error:
             if status:
                 raise
             respond = self._respond(scope, error, request_id)
             await respond(scope, receive, send_with_headers)
         finally:
-            body.stop_watching()
             seconds.setdefault("total", time.perf_counter() - started)
             self._metrics.end_request()
             if status:  # answered, or the client left; logged after the answer
@@ -228,9 +225,7 @@ def _check_path(scope: Scope) -> None:
 
 
 class Body:
-    """The body of one request as it arrives, and then whether its client is still there.
-
-    The client is watched from WATCH_AFTER_S on: what is answered by then needs no watching.
+    """The body of one request as it arrives.
 
     Args:
         claim: counts what has arrived.
@@ -248,9 +243,6 @@ class Body:
         headers: Mapping[bytes, bytes],
         extensions: Container[str],
     ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task, self._loop = task, task.get_loop()
         self._claim, self._settings = claim, settings
         self._next_message = next_message
         self._arrives_whole = ARRIVES_WHOLE in extensions
@@ -258,28 +250,21 @@ class Body:
         # As few digits as any limit has: Python reads no number of thousands.
         self._announced = int(announced.lstrip(b"0")[:20] or 0) if announced.isdigit() else 0
         self._arrived = 0
-        self._deadline = self._loop.time() + settings.upload_timeout_s
-        self._is_complete = False
-        self._watching: asyncio.TimerHandle | asyncio.Task[None] | None = None
-        self._abandoned = False
+        self._deadline = asyncio.get_running_loop().time() + settings.upload_timeout_s
 
     async def receive(self) -> Message:
-        """The app's `receive`: the next part of the body, or once it is complete, the client's end.
+        """The app's `receive`: the next part of the body.
 
         Raises:
             TooLarge, UploadTimeout: it is over a limit of one body.
             Busy: it does not fit next to the others.
         """
-        if self._is_complete:
-            return await self._next_message()
         self._check_size(self._announced)
         message = await self._next_part()
-        size, self._is_complete = len(message.get("body", b"")), not message.get("more_body")
+        size = len(message.get("body", b""))
         self._arrived += size
         self._check_size(self._arrived)
-        self._claim.hold(size, unfinished=not self._is_complete)
-        if self._is_complete:
-            self._watching = self._loop.call_later(WATCH_AFTER_S, self._begin_watching)
+        self._claim.hold(size, unfinished=bool(message.get("more_body")))
         return message
 
     def _check_size(self, size: int) -> None:
@@ -319,26 +304,3 @@ class Body:
         finally:
             receiving.cancel()
             self._claim.release_bytes()
-
-    def _begin_watching(self) -> None:
-        self._watching = self._loop.create_task(self._watch())
-
-    async def _watch(self) -> None:
-        while (await self._next_message())["type"] != "http.disconnect":
-            pass
-        self._abandoned = True
-        self._task.cancel()
-
-    def stop_watching(self) -> None:
-        """Stop watching the client, because its answer begins or it gets none."""
-        if self._watching:
-            self._watching.cancel()
-            self._watching = None  # its traceback would hold this body until it is collected
-
-    def absorb_cancellation(self) -> bool:
-        """Undo the cancellation if the client's leaving caused it.
-
-        Returns:
-            True if only the client's leaving cancelled this task, which then goes on; else False.
-        """
-        return self._abandoned and not self._task.uncancel()

@@ -97,6 +97,8 @@ class Http1(HttpToolsProtocol):
         """What came behind requests that wait for their turn."""
         self._running: RequestResponseCycle | None = None
         """What is being answered: `self.cycle` is the newest request."""
+        self._task: asyncio.Task[None] | None = None
+        """Handles what is being answered."""
         self._refusal: bytes | None = None
         """The last answer: what arrives after it is dropped."""
 
@@ -211,9 +213,11 @@ class Http1(HttpToolsProtocol):
             super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Run the app. What it sends is awaited until the client has taken it."""
+        """Run the app, until the client leaves. What it sends is awaited until that is taken."""
 
         async def run(scope: Any, receive: Any, send: Any) -> None:
+            self._task = asyncio.current_task()
+
             async def send_and_wait(message: Any) -> None:
                 await send(message)
                 if self.flow.write_paused:
@@ -221,7 +225,12 @@ class Http1(HttpToolsProtocol):
                 elif cycle.response_complete:
                     await asyncio.sleep(0)  # sends it; only then it is logged and counted
 
-            await app(scope, receive, send_and_wait)
+            try:
+                if not cycle.disconnected:
+                    await app(scope, receive, send_and_wait)
+            except asyncio.CancelledError:
+                if not cycle.disconnected:
+                    raise
 
         self._running = cycle
         super()._start_asgi_task(cycle, run)
@@ -334,10 +343,11 @@ class Http1(HttpToolsProtocol):
         self.transport.abort()
 
     def _give_up(self) -> None:
-        """Let the app know that nobody waits for its answer any more."""
-        if self._running:
+        """Cancel the app's task, because nobody waits for its answer any more."""
+        if self._running and not self._running.response_complete:
             self._running.disconnected = True
-            self._running.message_event.set()
+            if self._task:
+                self._task.cancel()
 
     def shutdown(self) -> None:
         """Close the connection. A first request that is on its way gets a moment to arrive."""

@@ -157,23 +157,14 @@ async def _call(
 
 
 async def _ask(app: ASGIApp, scope: Scope, context: Any) -> None:
-    """Have the app answer a request, whose body is the call's message.
-
-    A call that is cancelled is a client that has left.
-    """
-    left, taken = asyncio.Event(), False
+    """Have the app answer a request, whose body is the call's message."""
     start: Message = {}
     parts: list[bytes] = []
 
     async def receive() -> Message:
-        nonlocal taken
-        if not taken:
-            taken = True
-            with _noting_end(left):
-                message = await context.read()
-                return {"type": "http.request", "body": b"" if message is grpc.aio.EOF else message}
-        await left.wait()
-        return {"type": "http.disconnect"}
+        with _cancelling():
+            message = await context.read()
+        return {"type": "http.request", "body": b"" if message is grpc.aio.EOF else message}
 
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -181,17 +172,10 @@ async def _ask(app: ASGIApp, scope: Scope, context: Any) -> None:
             return
         parts.append(message.get("body", b""))
         if start["status"] == HTTPStatus.OK and not message.get("more_body"):
-            with _noting_end(left):
+            with _cancelling():
                 await context.write(b"".join(parts))
 
-    answering = asyncio.ensure_future(app(scope, receive, send))
-    try:
-        await asyncio.shield(answering)
-    except asyncio.CancelledError:
-        left.set()
-        raise
-    if left.is_set():  # gRPC would log an error if the call went on
-        raise asyncio.CancelledError
+    await app(scope, receive, send)
     if start["status"] != HTTPStatus.OK:
         headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
         told = tuple((name, headers[name]) for name in _TOLD if name in headers)
@@ -200,12 +184,12 @@ async def _ask(app: ASGIApp, scope: Scope, context: Any) -> None:
 
 
 @contextmanager
-def _noting_end(left: asyncio.Event) -> Iterator[None]:
-    """Set the event if the call has ended, or the server."""
+def _cancelling() -> Iterator[None]:
+    """Cancel a request if its call has ended, or the server."""
     try:
         yield
-    except grpc.aio.BaseError:
-        left.set()
+    except grpc.aio.BaseError as error:
+        raise asyncio.CancelledError from error
 
 
 def listening_address(host: str, port: int) -> str:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from service.app import Context
@@ -55,9 +56,11 @@ class App:
 Scenario = Callable[[Middleware, App], Coroutine[Any, Any, None]]
 
 
-def play(scenario: Scenario) -> None:
+def play(scenario: Scenario, *, upload_timeout_s: float = 60) -> None:
     """Play a scenario before a service that holds a thousand bytes of bodies, 400 of each."""
-    settings = Settings(max_body_bytes=400, max_waiting_bytes=1000, upload_timeout_s=60)
+    settings = Settings(
+        max_body_bytes=400, max_waiting_bytes=1000, upload_timeout_s=upload_timeout_s
+    )
 
     async def run() -> None:
         app = App()
@@ -101,5 +104,32 @@ def test_the_largest_unfinished_body_makes_room() -> None:
         assert 310 == middleware.context.admission.held_bytes
         app.answer.set()
         assert 200 == await smaller.arrive(1, more=False)
+
+    play(scenario)
+
+
+def test_a_body_that_stalls_is_answered_with_408() -> None:
+    """The rest is not waited for."""
+
+    async def scenario(middleware: Middleware, _app: App) -> None:
+        stalled = Upload(middleware)
+        await stalled.arrive(100)
+        await asyncio.wait_for(stalled.task, 10)
+        assert 408 == stalled.status
+
+    play(scenario, upload_timeout_s=0.05)
+
+
+def test_errors_after_the_answer_has_begun_pass_through() -> None:
+    """Nothing else can be answered any more."""
+
+    async def scenario(middleware: Middleware, _app: App) -> None:
+        async def broken(_scope: Scope, _receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200})
+            raise LookupError
+
+        middleware.app = broken
+        with pytest.raises(LookupError):
+            await Upload(middleware).task
 
     play(scenario)

@@ -96,6 +96,28 @@ async def read_all(reader: asyncio.StreamReader) -> bytes:
     return answer
 
 
+def test_handling_ends_when_the_client_leaves() -> None:
+    """The work of a client that left is cancelled."""
+    began, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def work(_scope: Any, _receive: Any, _send: Any) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async def leave() -> None:
+        async with connected(work) as (_server, _reader, writer):
+            writer.write(WITH_LENGTH % b"")
+            await asyncio.wait_for(began.wait(), 10)
+            writer.close()
+            await asyncio.wait_for(cancelled.wait(), 10)
+
+    asyncio.run(leave())
+
+
 @pytest.mark.parametrize(
     "sent", [b"GET / HTTP/1.1\r\nHo", b"G", LAST.replace(b"close", b"") + b"P"]
 )
