@@ -87,67 +87,6 @@ class ImageSpec(NamedTuple):
     any_size: bool = False
 
 
-def decode_and_fit(
-    content: bytes, header: Header | None, spec: ImageSpec, max_pixels: int
-) -> Prepared | Problem:
-    """Decode a file and fit it. Return the problem if that fails."""
-    try:
-        picture, shrink = decode(content, header, max_pixels=max_pixels)
-        prepared = prepare(picture, **spec._asdict())
-    except Problem as problem:
-        return release(problem)
-    if prepared.box is None:
-        return prepared
-    return replace(prepared, box=prepared.box.scaled(shrink, shrink))
-
-
-def decode_in_process(
-    content: bytes, header: Header | None, spec: ImageSpec, max_pixels: int
-) -> tuple[dict[str, Any], bytes]:
-    """As `decode_and_fit`, as JSON and the image's raw bytes; see `read_decoded`."""
-    Image.MAX_IMAGE_PIXELS = None  # Pillow's own limit, in place of that of the settings
-    PngImagePlugin.MAX_TEXT_MEMORY = _MAX_TEXT_BYTES
-    result = decode_and_fit(content, header, spec, max_pixels)
-    if isinstance(result, Problem):
-        return {"slug": result.slug, "detail": result.detail, "parameter": result.parameter}, b""
-    facts = {"fit": result.fit, "polarity": result.polarity, "box": result.box}
-    return {**facts, "shape": result.image.shape}, np.ascontiguousarray(
-        result.image, "<f4"
-    ).tobytes()
-
-
-def read_decoded(facts: Any, content: bytes, spec: ImageSpec) -> Prepared | Problem:
-    """The image or problem that a process found.
-
-    Raises:
-        ValueError, TypeError, KeyError, OverflowError: it is none. The process is not trusted.
-    """
-    if "slug" in facts:
-        parameter = facts["parameter"] and str(facts["parameter"])
-        return _PROBLEMS[facts["slug"]](str(facts["detail"]), parameter=parameter)
-    channels, height, width = shape = tuple(map(int, facts["shape"]))
-    fits = channels == spec.shape[0] and 0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE
-    if not (fits and (spec.any_size or shape == spec.shape)):
-        raise ValueError(f"a process gave an image of the shape {shape}")
-    if facts["fit"] not in _FITS or facts["polarity"] not in _POLARITIES:
-        raise ValueError("a process gave an unknown fit")
-    image = np.frombuffer(content, "<f4").reshape(shape)
-    box = facts["box"] and Box(*map(int, facts["box"]))
-    return Prepared(image, facts["fit"], facts["polarity"], box)
-
-
-def is_quick(content: bytes, spec: ImageSpec) -> bool:
-    """Whether a file is small and needs no resizing, so that decoding takes about 0.05 ms."""
-    if (
-        len(content) > _MAX_QUICK_BYTES
-        or spec.fit not in ("auto", "none")
-        or not is_plain_png(content)
-    ):
-        return False
-    width, height = struct.unpack_from(">II", content, 16)
-    return bool((height, width) == spec.shape[1:])
-
-
 class Weighed(NamedTuple):
     """A file whose header was read."""
 
@@ -155,15 +94,6 @@ class Weighed(NamedTuple):
     header: Header
     weight: int = 0
     """The cost of decoding it, in pixels; 0 where the event loop decodes it at once."""
-
-
-def drawing_pool() -> Pool:
-    """A pool of one process that draws; a drawing is a function that returns the file's bytes.
-
-    It starts with the first drawing: matplotlib takes 110 MB.
-    """
-    modules = (*MODULES, "matplotlib.figure", "matplotlib.backends.backend_agg")
-    return Pool(*modules, processes=1, limit=MAX_DRAWINGS, memory_bytes=_DRAWING_BYTES)
 
 
 class PictureDecoder:
@@ -228,6 +158,21 @@ class PictureDecoder:
                 await asyncio.sleep(0)
         return weighed
 
+    def _weigh(self, upload: Upload | Weighed, spec: ImageSpec) -> Weighed | Problem:
+        """Read a file's header, which decides what decoding it costs."""
+        if not isinstance(upload, bytes):
+            return upload
+        if is_quick(upload, spec):
+            _, height, width = spec.shape
+            return Weighed(upload, Header("PNG", width, height))
+        try:
+            header = read_header(upload)
+            check_size(header.width, header.height, max_pixels=self._max_pixels)
+        except Problem as problem:
+            return problem.with_traceback(None)
+        weight = max(header.width * header.height, len(upload), _MIN_PIXELS)
+        return Weighed(upload, header, min(weight, self._largest))
+
     async def _decode_all(
         self, files: Sequence[Weighed | Problem], spec: ImageSpec
     ) -> list[Prepared | Problem]:
@@ -254,25 +199,6 @@ class PictureDecoder:
             for task in tasks:  # nobody waits for the others if a process was lost
                 task.cancel()
 
-    def close(self) -> None:
-        """End the processes."""
-        self.pool.close()
-
-    def _weigh(self, upload: Upload | Weighed, spec: ImageSpec) -> Weighed | Problem:
-        """Read a file's header, which decides what decoding it costs."""
-        if not isinstance(upload, bytes):
-            return upload
-        if is_quick(upload, spec):
-            _, height, width = spec.shape
-            return Weighed(upload, Header("PNG", width, height))
-        try:
-            header = read_header(upload)
-            check_size(header.width, header.height, max_pixels=self._max_pixels)
-        except Problem as problem:
-            return problem.with_traceback(None)
-        weight = max(header.width * header.height, len(upload), _MIN_PIXELS)
-        return Weighed(upload, header, min(weight, self._largest))
-
     async def _decode(self, file: Weighed, spec: ImageSpec) -> Prepared | Problem:
         limits = (file.header, spec, self._max_pixels)
         if not file.weight:
@@ -288,3 +214,77 @@ class PictureDecoder:
         except (Crashed, KeyError, OverflowError, TypeError, ValueError):
             detail = f"decoding the picture takes more than {cpu_s:.1f} s, or crashes"
             return UnreadablePicture(detail)
+
+    def close(self) -> None:
+        """End the processes."""
+        self.pool.close()
+
+
+def is_quick(content: bytes, spec: ImageSpec) -> bool:
+    """Whether a file is small and needs no resizing, so that decoding takes about 0.05 ms."""
+    if (
+        len(content) > _MAX_QUICK_BYTES
+        or spec.fit not in ("auto", "none")
+        or not is_plain_png(content)
+    ):
+        return False
+    width, height = struct.unpack_from(">II", content, 16)
+    return bool((height, width) == spec.shape[1:])
+
+
+def decode_and_fit(
+    content: bytes, header: Header | None, spec: ImageSpec, max_pixels: int
+) -> Prepared | Problem:
+    """Decode a file and fit it. Return the problem if that fails."""
+    try:
+        picture, shrink = decode(content, header, max_pixels=max_pixels)
+        prepared = prepare(picture, **spec._asdict())
+    except Problem as problem:
+        return release(problem)
+    if prepared.box is None:
+        return prepared
+    return replace(prepared, box=prepared.box.scaled(shrink, shrink))
+
+
+def decode_in_process(
+    content: bytes, header: Header | None, spec: ImageSpec, max_pixels: int
+) -> tuple[dict[str, Any], bytes]:
+    """As `decode_and_fit`, as JSON and the image's raw bytes; see `read_decoded`."""
+    Image.MAX_IMAGE_PIXELS = None  # Pillow's own limit, in place of that of the settings
+    PngImagePlugin.MAX_TEXT_MEMORY = _MAX_TEXT_BYTES
+    result = decode_and_fit(content, header, spec, max_pixels)
+    if isinstance(result, Problem):
+        return {"slug": result.slug, "detail": result.detail, "parameter": result.parameter}, b""
+    facts = {"fit": result.fit, "polarity": result.polarity, "box": result.box}
+    return {**facts, "shape": result.image.shape}, np.ascontiguousarray(
+        result.image, "<f4"
+    ).tobytes()
+
+
+def read_decoded(facts: Any, content: bytes, spec: ImageSpec) -> Prepared | Problem:
+    """The image or problem that a process found.
+
+    Raises:
+        ValueError, TypeError, KeyError, OverflowError: it is none. The process is not trusted.
+    """
+    if "slug" in facts:
+        parameter = facts["parameter"] and str(facts["parameter"])
+        return _PROBLEMS[facts["slug"]](str(facts["detail"]), parameter=parameter)
+    channels, height, width = shape = tuple(map(int, facts["shape"]))
+    fits = channels == spec.shape[0] and 0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE
+    if not (fits and (spec.any_size or shape == spec.shape)):
+        raise ValueError(f"a process gave an image of the shape {shape}")
+    if facts["fit"] not in _FITS or facts["polarity"] not in _POLARITIES:
+        raise ValueError("a process gave an unknown fit")
+    image = np.frombuffer(content, "<f4").reshape(shape)
+    box = facts["box"] and Box(*map(int, facts["box"]))
+    return Prepared(image, facts["fit"], facts["polarity"], box)
+
+
+def drawing_pool() -> Pool:
+    """A pool of one process that draws; a drawing is a function that returns the file's bytes.
+
+    It starts with the first drawing: matplotlib takes 110 MB.
+    """
+    modules = (*MODULES, "matplotlib.figure", "matplotlib.backends.backend_agg")
+    return Pool(*modules, processes=1, limit=MAX_DRAWINGS, memory_bytes=_DRAWING_BYTES)

@@ -59,6 +59,8 @@ MOMENT_S = 0.2
 """gRPC delivers a message only when it is complete. While one arrives, it counts as 0 bytes for
 this long, and after that as `max_body_bytes`.
 """
+MAX_ADDRESS_CHARS = 45
+"""The longest IPv6 address. Thousands of addresses may be counted."""
 _PROTOCOL = "/v2"
 """The prefix of the Open Inference Protocol's paths, whose errors have another shape."""
 _REJECTIONS = (Unauthorized, Busy, RateLimited, Unavailable, TooLate)
@@ -193,8 +195,8 @@ class Middleware:
 
 
 def _address(scope: Scope) -> str:
-    """The client's address, as a trusted proxy forwards it (uvicorn)."""
-    return str((scope.get("client") or ("unknown",))[0])
+    """The client's address, as a trusted proxy forwards it (uvicorn), which may be any text."""
+    return str((scope.get("client") or ("unknown",))[0])[:MAX_ADDRESS_CHARS]
 
 
 def _as_routed(scope: Scope) -> Scope:

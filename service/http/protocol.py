@@ -6,7 +6,6 @@ import asyncio
 import logging
 import resource
 from collections import Counter
-from ipaddress import ip_address
 from itertools import islice
 from typing import Any
 
@@ -33,7 +32,6 @@ _NO_HTTP = "the request is not HTTP/1.1"
 _LONG_HEAD = "the head of the request is too long"
 _PIECE_BYTES = 16_384
 """The parser gets this many bytes at once, which bounds the pipelined requests that wait."""
-_MAX_ADDRESSES_BYTES = 500
 _MOMENT_S = 0.2
 """A client that has just connected may take this long to send its request while the server ends."""
 IDLE_BYTES = 16_384
@@ -57,7 +55,6 @@ class Http1(HttpToolsProtocol):
     answer that its client does not take in the same time ends the connection.
 
     Bytes that are no valid request are refused once the earlier requests are answered.
-    `X-Forwarded-For` is dropped unless it holds addresses.
 
     What a connection holds is counted by its address. A new one is always accepted, and may end
     another that waits for a request: see `Connections`.
@@ -173,7 +170,7 @@ class Http1(HttpToolsProtocol):
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > MAX_HEAD_BYTES or len(self.headers) == MAX_HEADERS:
             self._refuse(431, _LONG_HEAD)
-        elif name.lower() != b"x-forwarded-for" or _are_addresses(value):
+        else:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -366,16 +363,6 @@ class Http1(HttpToolsProtocol):
         self._connections.close(self)
         self._give_up()
         super().connection_lost(exc)
-
-
-def _are_addresses(value: bytes) -> bool:
-    """Whether a short header is a list of IP addresses."""
-    try:
-        return len(value) < _MAX_ADDRESSES_BYTES and all(
-            ip_address(part.strip().decode("latin-1")) for part in value.split(b",")
-        )
-    except ValueError:
-        return False
 
 
 def max_connections(budget_bytes: int) -> int:

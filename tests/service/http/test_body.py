@@ -108,6 +108,16 @@ def test_the_largest_unfinished_body_makes_room() -> None:
     play(scenario)
 
 
+def test_what_a_proxy_forwards_as_address_is_short() -> None:
+    """It may be any text, and is kept for a long time."""
+
+    async def scenario(middleware: Middleware, _app: App) -> None:
+        await Upload(middleware, "x" * 60_000).arrive(1)
+        assert [45] == list(map(len, middleware.context.admission.bytes_of))
+
+    play(scenario)
+
+
 def test_a_body_that_stalls_is_answered_with_408() -> None:
     """The rest is not waited for."""
 
