@@ -29,55 +29,46 @@ MAX_WAITING = 256
 """This many functions may wait. Beyond it, the caller that has most is refused, with 429."""
 
 
-class RoundRobin(Generic[T]):
-    """Items of callers, who take turns. The items of one caller keep their order."""
+class SlowThread:
+    """Runs functions one after the other; callers take turns.
+
+    A request is charged for the CPU time that it takes.
+    """
 
     def __init__(self) -> None:
-        self._of: dict[Hashable, deque[T]] = {}
-        """The caller whose turn it is comes first."""
+        sys.setswitchinterval(_SWITCH_S)
+        self._turns = Turns(1, limit=MAX_WAITING)
+        self._executor = ThreadPoolExecutor(1, "slow")
 
-    def __len__(self) -> int:
-        return sum(map(len, self._of.values()))
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function, unless this is cancelled before its turn.
 
-    def __bool__(self) -> bool:
-        return bool(self._of)
+        Raises:
+            Busy: too many wait, and this caller has most of them.
+        """
 
-    def __iter__(self) -> Iterator[T]:
-        return chain.from_iterable(self._of.values())
+        def timed() -> tuple[T, float]:
+            began = time.thread_time()
+            result = function(*args, **kwargs)
+            return result, time.thread_time() - began
 
-    def push(self, caller: Hashable, item: T) -> None:
-        """Add an item behind the others of its caller."""
-        self._of.setdefault(caller, deque()).append(item)
+        loop = asyncio.get_running_loop()
+        async with self._turns.turn(current_caller()):
+            result, seconds = await loop.run_in_executor(self._executor, timed)
+        add_cpu_time(seconds)
+        return result
 
-    def return_to_front(self, caller: Hashable, item: T) -> None:
-        """Add an item before the others of its caller."""
-        self._of.setdefault(caller, deque()).appendleft(item)
+    async def run_if_large(
+        self, size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a function that reads or writes so many bytes: at once if these are few."""
+        if size > MAX_INLINE_BYTES:
+            return await self.run(function, *args, **kwargs)
+        return function(*args, **kwargs)
 
-    def pop(self) -> T:
-        """Take the next item of the caller whose turn it is."""
-        caller = next(iter(self._of))
-        items = self._of.pop(caller)
-        item = items.popleft()
-        if items:
-            self._of[caller] = items
-        return item
-
-    def remove(self, caller: Hashable, item: T) -> None:
-        """Take out an item, if it is there."""
-        items = self._of.get(caller)
-        if items and item in items:
-            items.remove(item)
-            if not items:
-                del self._of[caller]
-
-    def take_from_largest(self, caller: Hashable) -> T | None:
-        """Take the last item of the caller with most items; None if that is this caller."""
-        largest = max(self._of, key=lambda other: len(self._of[other]))
-        if len(self._of[largest]) <= len(self._of.get(caller, ())) + 1:
-            return None
-        item = self._of[largest][-1]
-        self.remove(largest, item)
-        return item
+    def close(self) -> None:
+        """End the thread once its task is done."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 class Turns:
@@ -144,43 +135,52 @@ def _full() -> Busy:
     return Busy("the queue is full; try again in 1 s", retry_after_s=1)
 
 
-class SlowThread:
-    """Runs functions one after the other; callers take turns.
-
-    A request is charged for the CPU time that it takes.
-    """
+class RoundRobin(Generic[T]):
+    """Items of callers, who take turns. The items of one caller keep their order."""
 
     def __init__(self) -> None:
-        sys.setswitchinterval(_SWITCH_S)
-        self._turns = Turns(1, limit=MAX_WAITING)
-        self._executor = ThreadPoolExecutor(1, "slow")
+        self._of: dict[Hashable, deque[T]] = {}
+        """The caller whose turn it is comes first."""
 
-    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function, unless this is cancelled before its turn.
+    def __len__(self) -> int:
+        return sum(map(len, self._of.values()))
 
-        Raises:
-            Busy: too many wait, and this caller has most of them.
-        """
+    def __bool__(self) -> bool:
+        return bool(self._of)
 
-        def timed() -> tuple[T, float]:
-            began = time.thread_time()
-            result = function(*args, **kwargs)
-            return result, time.thread_time() - began
+    def __iter__(self) -> Iterator[T]:
+        return chain.from_iterable(self._of.values())
 
-        loop = asyncio.get_running_loop()
-        async with self._turns.turn(current_caller()):
-            result, seconds = await loop.run_in_executor(self._executor, timed)
-        add_cpu_time(seconds)
-        return result
+    def push(self, caller: Hashable, item: T) -> None:
+        """Add an item behind the others of its caller."""
+        self._of.setdefault(caller, deque()).append(item)
 
-    async def run_if_large(
-        self, size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Run a function that reads or writes so many bytes: at once if these are few."""
-        if size > MAX_INLINE_BYTES:
-            return await self.run(function, *args, **kwargs)
-        return function(*args, **kwargs)
+    def return_to_front(self, caller: Hashable, item: T) -> None:
+        """Add an item before the others of its caller."""
+        self._of.setdefault(caller, deque()).appendleft(item)
 
-    def close(self) -> None:
-        """End the thread once its task is done."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+    def pop(self) -> T:
+        """Take the next item of the caller whose turn it is."""
+        caller = next(iter(self._of))
+        items = self._of.pop(caller)
+        item = items.popleft()
+        if items:
+            self._of[caller] = items
+        return item
+
+    def remove(self, caller: Hashable, item: T) -> None:
+        """Take out an item, if it is there."""
+        items = self._of.get(caller)
+        if items and item in items:
+            items.remove(item)
+            if not items:
+                del self._of[caller]
+
+    def take_from_largest(self, caller: Hashable) -> T | None:
+        """Take the last item of the caller with most items; None if that is this caller."""
+        largest = max(self._of, key=lambda other: len(self._of[other]))
+        if len(self._of[largest]) <= len(self._of.get(caller, ())) + 1:
+            return None
+        item = self._of[largest][-1]
+        self.remove(largest, item)
+        return item

@@ -37,7 +37,7 @@ from service.http.request import (
     read_picture,
     read_pictures,
 )
-from service.http.route import DeferredJson, Handler, JsonOrPng, Query, Route, SlowJsonOrPng
+from service.http.route import Draw, Handler, Query, Route, to_json
 from service.inference.engine import graph_of
 from service.pictures import ImageSpec, Upload, Weighed
 
@@ -82,6 +82,7 @@ def view_route(view: AnyView, max_pictures: int, **options: Any) -> Route:
         f"/{view.name}",
         _handler(view),
         max_rows=view.max_cost(max_pictures),
+        drawn=("process" if view.figure else "thread") if view.draw else None,
         problems=(*(BODY_PROBLEMS if view.body else IMAGE_PROBLEMS), *lacking),
         tags=[view.tag],
         openapi={**body, **needs},
@@ -108,9 +109,8 @@ def _query_type(view: AnyView) -> type[ModelQuery]:
 
 def _handler(view: AnyView) -> Handler:
     """The function that answers requests to a view."""
-    answer_type: Any = SlowJsonOrPng if view.figure else JsonOrPng if view.draw else DeferredJson
 
-    async def handler(request: Request, query: Any) -> DeferredJson[Any]:
+    async def handler(request: Request, query: Any) -> Any:
         asked: ViewQuery = query.asked
         if view.body:
             asked = asked.model_copy(update=await _read_body(view, request))
@@ -118,19 +118,14 @@ def _handler(view: AnyView) -> Handler:
         asked.check(manifest)
         pictures, files = await _read_admit_and_decode(view, asked, manifest, request)
         answer = await view.ask(request.net(manifest), asked, *pictures)
-        if not view.draw:
-            return DeferredJson(answer, large=files > FEW_PICTURES)
-        made: DeferredJson[Any] = answer_type(answer, answer.png)
-        return made
+        if view.draw:
+            return answer, answer.png
+        return await request.context.slow.run(to_json, answer) if files > FEW_PICTURES else answer
 
     handler.__name__ = handler.__qualname__ = view.compute.__name__
     handler.__doc__ = view.compute.__doc__
-    kind = _query_type(view)
-    handler.__annotations__ = {
-        "request": Request,
-        "query": kind,
-        "return": answer_type[view.answer],
-    }
+    returned: Any = tuple[view.answer, Draw] if view.draw else view.answer
+    handler.__annotations__ = {"request": Request, "query": _query_type(view), "return": returned}
     return handler
 
 

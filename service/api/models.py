@@ -15,7 +15,7 @@ from model.views.answers import ModelAnswer, answer_fields
 from model.views.figure import draw_health
 from service.errors import Forbidden, NotOffered, ReloadNotOffered
 from service.http.request import Request
-from service.http.route import Query, SlowJsonOrPng
+from service.http.route import Draw, Query
 from service.inference.engine import Engine
 from service.settings import Settings
 from service.views import VIEWS
@@ -120,7 +120,7 @@ async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
     return request.manifest(query.name).to_dict()
 
 
-async def show_health(request: Request, query: ModelPath) -> SlowJsonOrPng[HealthAnswer]:
+async def show_health(request: Request, query: ModelPath) -> tuple[HealthAnswer, Draw]:
     """Show the health of a network.
 
     Each number is defined in the documentation, on the page "Health of a network".
@@ -134,7 +134,7 @@ async def show_health(request: Request, query: ModelPath) -> SlowJsonOrPng[Healt
     request.admit(0)
     fields = {**answer_fields(manifest), **asdict(manifest.health)}
     draw = partial(draw_health, manifest.health, title=manifest.name)
-    return SlowJsonOrPng(HealthAnswer.model_validate(fields), draw)
+    return HealthAnswer.model_validate(fields), draw
 
 
 async def reload_models(request: Request) -> ModelsAnswer:

@@ -90,6 +90,7 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
         get(
             "/models/{name}/health",
             show_health,
+            drawn="process",
             problems=[UnknownModel, NotOffered, Busy],
             tags=["models"],
         ),

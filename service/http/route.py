@@ -9,18 +9,9 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Generic,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_type_hints
 
 from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse, JSONResponse
@@ -64,8 +55,10 @@ MODEL_HEADER = "X-Model"
 NOTES_HEADER = "X-Notes"
 """The header with the notes on the answer that a PNG draws: a JSON list of sentences, in ASCII."""
 Handler = Callable[..., Awaitable[Any]]
-Answer = TypeVar("Answer", bound=BaseModel)
-Drawn = TypeVar("Drawn", bound=ModelAnswer)
+Draw = Callable[[], bytes]
+"""Returns a PNG's bytes."""
+Drawn = Literal["thread", "process"]
+"""Where an answer is drawn: on the slow thread or, with matplotlib, in a process."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +112,9 @@ class Router:
 class Route(APIRoute):
     """A route that FastAPI documents, but that runs without FastAPI's dependencies, which are slow.
 
-    A handler takes the request and, perhaps, a query. Its annotations tell the route what to read,
-    which media types it has and what to document; its docstring is summary and description. An
-    answer may be a model, DeferredJson, JsonOrPng or a response.
+    A handler takes the request and, perhaps, a query. Its annotations tell the route what to read
+    and what to document; its docstring is summary and description. It returns what becomes JSON, or
+    a response. With `drawn`, it returns a `ModelAnswer` and what draws that.
 
     Args:
         method: GET or POST.
@@ -133,6 +126,8 @@ class Route(APIRoute):
         needs_models: whether the handler uses `request.engine`. Such a route answers 503 until
             the bundles are loaded, and 504 if its answer is not ready by the deadline; sending the
             answer is not timed.
+        drawn: where the answer is drawn, if the client prefers a PNG to JSON. What is drawn in a
+            process must pickle: a function of `model`, without the request.
         fixed: whether the answer is JSON that only a reload changes: it is serialised once.
         openapi: what FastAPI cannot read off the handler.
         options: for FastAPI's route.
@@ -148,6 +143,7 @@ class Route(APIRoute):
         max_rows: int = 0,
         problems: Iterable[type[Problem]] = (),
         needs_models: bool = True,
+        drawn: Drawn | None = None,
         fixed: bool = False,
         openapi: dict[str, Any] | None = None,
         **options: Any,
@@ -155,7 +151,7 @@ class Route(APIRoute):
         self.permission = permission
         self._limited = permission == "key" and path not in PROBES
         self._max_rows = max_rows
-        self._needs_models, self._is_fixed = needs_models, fixed
+        self._needs_models, self._drawn, self._is_fixed = needs_models, drawn, fixed
         self._handler = handler
         hints = get_type_hints(handler, include_extras=True)
         returned = hints["return"]
@@ -163,11 +159,10 @@ class Route(APIRoute):
         plain = isinstance(returned, type) and issubclass(returned, Response)
         self._media_types: tuple[str, ...] = (JSON,) if method == "POST" and not plain else ()
         png: dict[int | str, Any] = {}
-        if (kind := get_origin(returned)) in (DeferredJson, JsonOrPng, SlowJsonOrPng):
-            (returned,) = get_args(returned)
-            if kind is not DeferredJson:
-                self._media_types = (JSON, PNG)
-                png = png_answer("If `Accept` prefers image/png.")
+        if drawn:
+            returned, _ = get_args(returned)
+            self._media_types = (JSON, PNG)
+            png = png_answer("If `Accept` prefers image/png.")
         elif returned in (PngResponse, FileResponse):
             self._media_types = (PNG,) if returned is PngResponse else ()
             png = png_answer("The only answer.")
@@ -237,11 +232,21 @@ class Route(APIRoute):
         asked = (self.path, *query)
         if self._is_fixed and (known := request.engine.answers.get(asked)):
             return Response(known, media_type=JSON)
-        answer = await self._handler(request, *query)
-        response = await _render(answer, request.media_type, request.context)
+        response = await self._render(await self._handler(request, *query), request)
         if self._is_fixed:
             request.engine.answers[asked] = bytes(response.body)
         return response
+
+    async def _render(self, answer: Any, request: Request) -> Response:
+        """The media type that was asked for. JSON of what is drawn has images, so it is slow."""
+        if self._drawn:
+            answer, draw = answer
+            if request.media_type == PNG:
+                return await _draw(answer, draw, self._drawn, request.context)
+            return await request.context.slow.run(to_json, answer, {"Vary": "Accept"})
+        if isinstance(answer, Response):
+            return answer
+        return to_json(answer) if isinstance(answer, BaseModel) else JSONResponse(answer)
 
 
 class Query(model_view.Query):
@@ -315,60 +320,20 @@ class PngResponse(Response):
     media_type = PNG
 
 
-@dataclass(frozen=True)
-class DeferredJson(Generic[Answer]):
-    """JSON that the route serialises after the handler returns and before the deadline."""
-
-    answer: Answer
-    large: bool = field(default=False, kw_only=True)
-    """Whether serialising takes long: it then runs on the slow thread. `JsonOrPng` always does."""
-
-
-@dataclass(frozen=True)
-class JsonOrPng(DeferredJson[Drawn]):
-    """JSON or a PNG. Only the requested one is made. The notes of a PNG are in a header."""
-
-    draw: Callable[[], bytes]
-    """Returns the PNG's bytes; called on a thread."""
-
-
-class SlowJsonOrPng(JsonOrPng[Drawn]):
-    """JSON or a PNG that takes long to draw. It is drawn in a process.
-
-    Its `draw` must pickle: a `partial` of a module's function, without the request.
-    """
-
-
-async def _render(answer: Any, media_type: str, context: Context) -> Response:
-    """The media type that was asked for. What takes milliseconds is not done on the event loop."""
-    if isinstance(answer, JsonOrPng):
-        headers = {"Vary": "Accept"}
-        if media_type == PNG:
-            return await _draw(answer, headers, context)
-        return await context.slow.run(_to_json, answer.answer, headers)
-    if isinstance(answer, DeferredJson):
-        if answer.large:
-            return await context.slow.run(_to_json, answer.answer)
-        answer = answer.answer
-    if isinstance(answer, Response):
-        return answer
-    return _to_json(answer) if isinstance(answer, BaseModel) else JSONResponse(answer)
-
-
-def _to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Response:
+def to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Response:
+    """Write an answer, which takes milliseconds if it is large."""
     return Response(answer.model_dump_json(), 200, headers, JSON)
 
 
-async def _draw(answer: JsonOrPng[Any], headers: dict[str, str], context: Context) -> Response:
-    shown = answer.answer
-    headers[MODEL_HEADER] = f"{shown.model}; version={shown.version}"
-    if shown.notes:
-        headers[NOTES_HEADER] = json.dumps(shown.notes)
-    if not isinstance(answer, SlowJsonOrPng):
-        return PngResponse(await context.slow.run(answer.draw), headers=headers)
+async def _draw(answer: ModelAnswer, draw: Draw, drawn: Drawn, context: Context) -> Response:
+    headers = {"Vary": "Accept", MODEL_HEADER: f"{answer.model}; version={answer.version}"}
+    if answer.notes:
+        headers[NOTES_HEADER] = json.dumps(answer.notes)
+    if drawn == "thread":
+        return PngResponse(await context.slow.run(draw), headers=headers)
     try:
-        _, drawn = await context.drawing.run(DRAW_CPU_S, answer.draw)
+        _, png = await context.drawing.run(DRAW_CPU_S, draw)
     except (Crashed, MemoryError) as error:
         text = f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"
         raise Unavailable(text, retry_after_s=1) from error
-    return PngResponse(drawn, headers=headers)
+    return PngResponse(png, headers=headers)
