@@ -104,7 +104,7 @@ class Context:
             cost_per_s=settings.rate_limit_per_key,
             burst_cost=settings.rate_burst_per_key,
         )
-        self.metrics = Metrics(lambda: self.admission.waiting_cost, self.count_workers)
+        self.metrics = Metrics(self.count_workers)
         self.pictures = PictureDecoder(max_pixels=settings.max_pixels, processes=2)
         self.drawing = drawing_pool()
         self.slow = SlowThread()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property, partial
+from types import GenericAlias
 from typing import Any, ClassVar
 
 from pydantic import Field, ValidationError, create_model
@@ -124,7 +125,7 @@ def _handler(view: AnyView) -> Handler:
 
     handler.__name__ = handler.__qualname__ = view.compute.__name__
     handler.__doc__ = view.compute.__doc__
-    returned: Any = tuple[view.answer, Draw] if view.draw else view.answer
+    returned: Any = GenericAlias(tuple, (view.answer, Draw)) if view.draw else view.answer
     handler.__annotations__ = {"request": Request, "query": _query_type(view), "return": returned}
     return handler
 

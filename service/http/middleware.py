@@ -118,7 +118,7 @@ class Middleware:
                 message["body"] = b""
             await send(message)
 
-        self._metrics.begin_request()
+        self._metrics.begin_request(self.context.admission.waiting_cost)
         try:
             with claim:  # the `current_caller` pays; everything is given back at the end
                 self._sites.check(method, headers)
@@ -136,7 +136,7 @@ class Middleware:
             await respond(scope, receive, send_with_headers)
         finally:
             seconds.setdefault("total", time.perf_counter() - started)
-            self._metrics.end_request()
+            self._metrics.end_request(self.context.admission.waiting_cost)
             if status:  # answered, or the client left; logged after the answer
                 self._log_and_count(method, scope, status, seconds)
 

@@ -97,11 +97,11 @@ class Batcher:
     retried by halves, so that a bad row fails alone.
 
     Args:
-        queues: by the key that `submit` takes.
+        queues: by the name that `submit` takes.
         clock: monotonic seconds.
         warm_up: called once on the thread before any batch; the constructor waits.
-        on_batch: called after every run, where it was computed, with the queue's key, the number of
-            rows and the seconds.
+        on_batch: called after every run, where it was computed, with the queue's name, the number
+            of rows and the seconds.
         quick_s: a row that waits alone is computed on the event loop, because it would take longer
             to wake the thread, if the last batch of its queue took at most this many seconds.
             With 0, only the thread computes.
@@ -116,7 +116,7 @@ class Batcher:
         *,
         clock: Callable[[], float] = time.monotonic,
         warm_up: Callable[[], None] = lambda: None,
-        on_batch: OnBatch = lambda _key, _rows, _seconds: None,
+        on_batch: OnBatch = lambda _name, _rows, _seconds: None,
         quick_s: float = 0.0,
     ) -> None:
         self._queues = dict(queues)
@@ -142,14 +142,14 @@ class Batcher:
         return 0.0 if since is None else self._clock() - since
 
     def submit(
-        self, key: Hashable, rows: Sequence[Any], *, caller: Hashable = None
+        self, name: Hashable, rows: Sequence[Any], *, caller: Hashable = None
     ) -> asyncio.Future[Results]:
         """Queue rows, and return a future of their results, in order, on the running event loop.
 
         Cancelling the future drops the rows that are not yet in a batch.
 
         Args:
-            key: of the queue.
+            name: of the queue.
             rows: that are computed.
             caller: with whom others take turns.
 
@@ -162,7 +162,7 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise Unavailable("the service is shutting down", retry_after_s=1)
-            self._queues[key].calls.push(caller, call)
+            self._queues[name].calls.push(caller, call)
             if self._waking is not loop:
                 self._waking = loop
                 loop.call_soon(self._wake)
@@ -191,8 +191,8 @@ class Batcher:
             if self._running_since is not None or not self._is_quick:
                 self._changed.notify()
                 return
-            key, batch = self._take()
-        self._compute_batch(key, batch)
+            name, batch = self._take()
+        self._compute_batch(name, batch)
 
     @property
     def _is_quick(self) -> bool:
@@ -217,13 +217,13 @@ class Batcher:
                 )
                 if not self._has_calls:
                     return
-                key, batch = self._take()
-            self._compute_batch(key, batch)
+                name, batch = self._take()
+            self._compute_batch(name, batch)
 
-    def _compute_batch(self, key: Hashable, batch: list[_Row]) -> None:
+    def _compute_batch(self, name: Hashable, batch: list[_Row]) -> None:
         """Compute the batch that was taken, if any rows are left in it."""
         if batch:
-            self._compute(key, batch)
+            self._compute(name, batch)
         with self._changed:
             self._running_since = None
             if self._closed or self._has_calls:
@@ -231,8 +231,8 @@ class Batcher:
 
     def _take(self) -> tuple[Hashable, list[_Row]]:
         """Take the rows of the next batch, perhaps none."""
-        key, queue = next((key, queue) for key, queue in self._queues.items() if queue.calls)
-        self._queues[key] = self._queues.pop(key)  # the last one next time
+        name, queue = next((name, queue) for name, queue in self._queues.items() if queue.calls)
+        self._queues[name] = self._queues.pop(name)  # the last one next time
         now, most_rows = self._clock(), queue.most_rows
         batch: list[_Row] = []
         while queue.calls and len(batch) < most_rows:
@@ -246,18 +246,18 @@ class Batcher:
             if call.taken < len(call.rows):
                 queue.calls.return_to_front(call.caller, call)
         self._running_since = now
-        return key, batch
+        return name, batch
 
-    def _compute(self, key: Hashable, batch: list[_Row]) -> None:
-        queue, began = self._queues[key], self._clock()
+    def _compute(self, name: Hashable, batch: list[_Row]) -> None:
+        queue, began = self._queues[name], self._clock()
         try:
             results = queue.run([row for _, row in batch])
             if len(results) != len(batch):
                 raise ValueError(f"{len(batch)} rows got {len(results)} results")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001  it may raise anything; the row's caller gets it
             if len(batch) > 1:
-                self._compute(key, batch[: len(batch) // 2])
-                self._compute(key, batch[len(batch) // 2 :])
+                self._compute(name, batch[: len(batch) // 2])
+                self._compute(name, batch[len(batch) // 2 :])
                 return
             results = [error]
         now = self._clock()
@@ -274,7 +274,7 @@ class Batcher:
             ]
         )
         try:
-            self._on_batch(key, len(batch), now - began)
+            self._on_batch(name, len(batch), now - began)
         except Exception:  # the rows were computed all the same
             log.exception("a batch was not counted")
 

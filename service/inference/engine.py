@@ -126,7 +126,7 @@ def graph_of(needs: Offer | None) -> Graph:
 def open_engine(
     runtimes: Mapping[str, Runtime],
     *,
-    on_batch: OnBatch = lambda _key, _rows, _seconds: None,
+    on_batch: OnBatch = lambda _name, _rows, _seconds: None,
     on_lost: Callable[[Exception], None] = lambda _error: None,
 ) -> Engine:
     """Start an engine in this process: a queue for each graph of each bundle, and one thread.

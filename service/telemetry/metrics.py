@@ -35,16 +35,10 @@ class Metrics(Collector):
     """A registry of its own or, where workers share a folder, the sum of all workers'.
 
     Args:
-        waiting_rows: gives the number of waiting rows.
         count_workers: gives the number of workers in each state, if there is a supervisor.
     """
 
-    def __init__(
-        self,
-        waiting_rows: Callable[[], int] = lambda: 0,
-        count_workers: Callable[[], Mapping[str, int]] | None = None,
-    ) -> None:
-        self._waiting_rows = waiting_rows
+    def __init__(self, count_workers: Callable[[], Mapping[str, int]] | None = None) -> None:
         self._count_workers = count_workers or dict
         own = CollectorRegistry()
         self._shown = CollectorRegistry() if count_workers else own
@@ -83,14 +77,15 @@ class Metrics(Collector):
         self._provider = self._providers.labels(provider, ",".join(sorted(names)))
         self._provider.set(1)
 
-    def begin_request(self) -> None:
+    def begin_request(self, waiting_rows: int) -> None:
         """Count a request that begins."""
         self._in_flight.inc()
+        self._waiting.set(waiting_rows)
 
-    def end_request(self) -> None:
+    def end_request(self, waiting_rows: int) -> None:
         """Count a request that has ended."""
         self._in_flight.dec()
-        self._waiting.set(self._waiting_rows())
+        self._waiting.set(waiting_rows)
 
     def record_request(
         self, method: str, route: str, status: int, seconds: Mapping[str, float]
@@ -113,10 +108,10 @@ class Metrics(Collector):
         """Count a request that was refused or not answered in time."""
         self._refusals.labels(reason).inc()
 
-    def record_batch(self, key: tuple[str, str], rows: int, seconds: float) -> None:
+    def record_batch(self, graph: tuple[str, str], rows: int, seconds: float) -> None:
         """Count an inference with a model's graph. Called where it was computed."""
-        self._batch_rows.labels(*key).observe(rows)
-        self._batch_seconds.labels(*key).observe(seconds)
+        self._batch_rows.labels(*graph).observe(rows)
+        self._batch_seconds.labels(*graph).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
         """The number of workers in each state."""
@@ -127,7 +122,6 @@ class Metrics(Collector):
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        self._waiting.set(self._waiting_rows())
         return generate_latest(self._shown)
 
 

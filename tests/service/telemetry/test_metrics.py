@@ -29,10 +29,10 @@ def read(metrics: Metrics, sample: str, **labels: str) -> float:
 @pytest.fixture
 def metrics() -> Metrics:
     """A registry with something to read in every metric."""
-    made = Metrics(lambda: 7)
+    made = Metrics()
     made.record_models("CPUExecutionProvider", ["mnist"])
     made.record_request("POST", "/classify", 200, {"queue": 0.003, "total": 0.02})
-    made.begin_request()
+    made.begin_request(7)
     made.record_rejection("busy")
     made.record_batch(("mnist", "encode"), 12, 0.04)
     return made
@@ -55,11 +55,11 @@ from service.processes.folder import Revision, Revisions
 from service.telemetry.metrics import Metrics, write_as
 status, slot = Revisions(Path(sys.argv[1]), workers=2), int(sys.argv[2])
 write_as(slot)
-metrics = Metrics(lambda: 7, status.count_workers)
+metrics = Metrics(status.count_workers)
 status.report(slot, Revision("copy", "keys"))
-metrics.begin_request()
-metrics.begin_request()
-metrics.end_request()
+metrics.begin_request(5)
+metrics.begin_request(6)
+metrics.end_request(7)
 metrics.record_request("POST", "/classify", 200, {"total": 0.02})
 metrics.record_batch(("mnist", "encode"), 12, 0.04)
 print(flush=True)
