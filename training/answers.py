@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import confusion_matrix
 from torch import nn
 
 from model.capsnet import Network
@@ -141,6 +140,8 @@ def is_wrong(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
 
 def confusion(labels: Labels, presence: Floats) -> NDArray[np.int64]:
     """Count answers (K, K) to single images: the row is the true class, the column the answer."""
+    from sklearn.metrics import confusion_matrix  # noqa: PLC0415  scikit-learn takes a second
+
     classes = range(presence.shape[1])
     return np.asarray(confusion_matrix(labels, presence.argmax(axis=1), labels=classes))
 

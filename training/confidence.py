@@ -17,9 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, stats
-from sklearn.isotonic import IsotonicRegression
 
 from model.bundle import Manifest
 from model.bundle.confidence import COVERAGES, Confidence, Doubles, Input, score_classes
@@ -120,7 +119,7 @@ def fit_temperature(answers: Answers, kind: Input) -> float:
         return float(-(target * np.log(highest) + (1 - target) * np.log1p(-highest)).mean())
 
     bounds = (math.log(0.05), math.log(500))
-    return math.exp(float(optimize.minimize_scalar(loss, bounds=bounds, method="bounded").x))
+    return math.exp(float(scipy.optimize.minimize_scalar(loss, bounds=bounds, method="bounded").x))
 
 
 def find_thresholds(scores: Doubles) -> tuple[float, ...]:
@@ -146,6 +145,8 @@ def _soften(right: NDArray[np.bool_]) -> Doubles:
 
 def _with_isotonic(fitted: Confidence, answers: Answers) -> list[Confidence]:
     """The calibration with isotonic regression, if there are enough images and wrong answers."""
+    from sklearn.isotonic import IsotonicRegression  # noqa: PLC0415  scikit-learn takes a second
+
     right = answers.first == answers.labels
     if len(right) < MIN_ISOTONIC or (~right).sum() < MIN_WRONG:
         return []
@@ -202,7 +203,7 @@ def bootstrap(probability: Doubles, right: NDArray[np.bool_]) -> tuple[float, fl
     measured error minus a quantile of the errors of resamples, and at least zero (Davison and
     Hinkley 1997, section 5.2).
     """
-    found = stats.bootstrap(
+    found = scipy.stats.bootstrap(
         (probability, right),
         calibration_error,
         paired=True,
@@ -266,7 +267,7 @@ def coverage_range(count: int, coverage: float) -> tuple[float, float] | None:
     rank = math.ceil((count + 1) * coverage - 1e-9)
     if rank > count:
         return None
-    low, high = stats.beta.interval(0.95, rank, count + 1 - rank)
+    low, high = scipy.stats.beta.interval(0.95, rank, count + 1 - rank)
     return float(low), float(high)
 
 

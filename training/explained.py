@@ -11,7 +11,6 @@ from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA
 
 from model.bundle import Bundle
 from model.bundle.health import Explained
@@ -92,6 +91,8 @@ def draw_components(
         sizes: the numbers of components, the keys of the result; 0 gives the means. A class has
             fewer components if it has fewer images.
     """
+    from sklearn.decomposition import PCA  # noqa: PLC0415  scikit-learn takes a second
+
     drawn = {size: np.tile(learnt.mean(axis=0), (len(images), 1)) for size in sizes}
     for label in np.unique(learnt_labels):
         own, rows = learnt[learnt_labels == label], labels == label

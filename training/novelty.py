@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
-from scipy import ndimage
-from sklearn.metrics import roc_auc_score
 
 from model.bundle import Manifest
 from model.bundle.poses import NoveltyRule, PoseGaussians
@@ -57,7 +56,7 @@ def answer_changed(runtime: Runtime, answers: Answers) -> dict[str, Answers]:
     images = as_floats(few.images)
     noise = np.random.default_rng(_SEED).normal(0, NOISE, images.shape).astype(np.float32)
     edge = "reflect" if runtime.bundle.manifest.preprocess == "crop" else "constant"
-    turned = ndimage.rotate(images, TURN_DEG, axes=(3, 2), reshape=False, order=1, mode=edge)
+    turned = scipy.ndimage.rotate(images, TURN_DEG, axes=(3, 2), reshape=False, order=1, mode=edge)
     changed = {
         f"turned by {TURN_DEG}°": np.asarray(turned.clip(0, 1), np.float32),
         f"with noise of {NOISE}": (images + noise).clip(0, 1),
@@ -204,6 +203,8 @@ def compare_kinds(
             are none, so that nothing is compared.
         described: what these are, for the manifest.
     """
+    from sklearn.metrics import roc_auc_score  # noqa: PLC0415  scikit-learn takes a second
+
     scores = list[dict[str, float | int | str]]()
     for kind, answers in others.items():
         ranks = score_novelty(runtime, answers, rule)

@@ -7,17 +7,19 @@ images.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
+from statistics import NormalDist
 
-Z = float(stats.norm.ppf(0.975))
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+Z = NormalDist().inv_cdf(0.975)
 """The standard deviations to either side that hold 95 % of a normal distribution."""
 
 
 def interval(errors: int, count: int) -> tuple[float, float]:
     """Return Wilson's interval of an error, in percent, for `errors` wrong of `count` answers."""
-    low, high = stats.binomtest(errors, count).proportion_ci(method="wilson")
+    low, high = scipy.stats.binomtest(errors, count).proportion_ci(method="wilson")
     return 100 * float(low), 100 * float(high)
 
 
@@ -34,7 +36,7 @@ def mean_interval(
     """
     quantile = Z
     if shown is not None and shown.ndim == 1:
-        quantile = float(stats.t.ppf(0.975, len(np.unique(shown)) - 1))
+        quantile = float(scipy.stats.t.ppf(0.975, len(np.unique(shown)) - 1))
     reach = standard_error(values, shown) * quantile
     middle = float(values.astype(float).mean())
     return 100 * (middle - reach), 100 * (middle + reach)

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import Ridge
 
 from model.bundle import Manifest
 from model.bundle.directions import RANKS, Direction, Quality, Reading
@@ -221,6 +220,8 @@ def fit_principal(runtime: Runtime, posed: Posed, *, label: int) -> Iterator[Dir
 
 def fit_readings(posed: Posed, rows: Rows) -> tuple[Doubles, Doubles]:
     """The weights (D, F) and intercepts (F,) that read values from poses, by ridge regression."""
+    from sklearn.linear_model import Ridge  # noqa: PLC0415  scikit-learn takes a second
+
     poses = posed.poses[rows]
     spread = np.square(poses - poses.mean(axis=0)).sum() / poses.shape[1]
     ridge = Ridge(alpha=_SMALL * spread).fit(poses, posed.values[rows])

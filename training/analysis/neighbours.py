@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
-from sklearn.cluster import KMeans
 
 from model.bundle import Bundle
 from model.bundle.poses import (
@@ -91,7 +90,9 @@ def make_gallery(
         rows, shares_of_rows = find_prototypes(white, PROTOTYPES)
         chosen[label, : len(rows)], shares[label, : len(rows)] = rows, shares_of_rows
         if len(white) > 1:
-            typical[label] = np.median(np.partition(cdist(white, white), 1, axis=1)[:, 1])
+            typical[label] = np.median(
+                np.partition(scipy.spatial.distance.cdist(white, white), 1, axis=1)[:, 1]
+            )
     return PoseGallery(poses, labels, images, whitening, sheet, chosen, shares, typical)
 
 
@@ -102,10 +103,12 @@ def find_prototypes(poses: Doubles, count: int) -> tuple[Rows, Doubles]:
         the rows (M,) of the prototypes, that of the largest group first, and the shares (M,) of the
         poses to which they are the nearest.
     """
+    from sklearn.cluster import KMeans  # noqa: PLC0415  scikit-learn takes a second
+
     most = min(count, len(np.unique(poses, axis=0)))
     centres = KMeans(most, n_init=10, random_state=0).fit(poses).cluster_centers_
-    rows = np.unique(cdist(centres, poses).argmin(axis=1))
-    groups = cdist(poses[rows], poses).argmin(axis=0)
+    rows = np.unique(scipy.spatial.distance.cdist(centres, poses).argmin(axis=1))
+    groups = scipy.spatial.distance.cdist(poses[rows], poses).argmin(axis=0)
     shares = np.bincount(groups, minlength=len(rows)) / len(poses)
     order = np.argsort(-shares, kind="stable")
     return rows[order], shares[order]
