@@ -31,7 +31,7 @@ NO_ROOM = "too many bytes of requests and answers in memory"
 TURN_COST = 16
 """A large request computes rows of this cost at a time, then others have their turn."""
 ROW_S = 0.0027
-"""Seconds of a core that cost 1: those of the most expensive network's row."""
+"""Seconds of a core that cost 1: those of a row of the slowest encoder that ships."""
 SHORT_ANSWER_BYTES = 1_000
 MAX_CALLERS = 10_000
 """This many callers are charged. Beyond them, the one that was silent longest starts anew."""
@@ -40,7 +40,7 @@ _UNKNOWN_S = 1.0
 """`Retry-After` before any rate is measured."""
 _JITTER = 1.5
 """`Retry-After` is multiplied by at most this factor, so that clients do not return at once."""
-_MEMORY = 0.98
+_DECAY = 0.98
 """The weight of earlier results in the measured rate, at each new result."""
 _TRIM: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """glibc's call that returns freed memory to the system; None elsewhere."""
@@ -122,8 +122,8 @@ class Admission:
 
     def record_rate(self, cost: int, seconds: float) -> None:
         """Measure how fast rows are computed."""
-        self._computed_cost = _MEMORY * self._computed_cost + cost
-        self._computed_s = _MEMORY * self._computed_s + seconds
+        self._computed_cost = _DECAY * self._computed_cost + cost
+        self._computed_s = _DECAY * self._computed_s + seconds
 
     def trim(self, size: int) -> None:
         """Record bytes that are about to be freed. Many are returned to the system, on a thread.
@@ -141,14 +141,15 @@ class Admission:
 
 
 class Claim:
-    """What one connection, request or gRPC call has taken. Methods stand in a request's order.
+    """What one connection, request or gRPC call has taken.
 
     As a context manager, it is the claim of the current task and of those that it starts, and is
     released at the end.
 
     Args:
         admission: counts it.
-        address: of the client, by which bytes are counted.
+        address: by which bytes are counted: of a connection, where it comes from; of a request, the
+            client's, as a trusted proxy forwards it.
     """
 
     size = 0
@@ -161,8 +162,8 @@ class Claim:
     """When the client stops waiting, in monotonic seconds."""
     waiting_cost = 0
     """The cost of rows that were admitted and are not computed yet."""
-    image_price = 1
-    """The price of one of its images: how many times as many pixels as the network's it has."""
+    relative_size = 1
+    """The pixels of its images, as a multiple of the network's: a factor of each row's price."""
     cpu_s = 0.0
     """Seconds of other work than rows."""
 
@@ -187,7 +188,7 @@ class Claim:
         spare_bytes: int = 0,
         refusal: type[Problem] = Busy,
     ) -> None:
-        """Count further bytes.
+        """Count further bytes, while the address holds less than is free: see `Admission`.
 
         Args:
             size: that have arrived, or may.
@@ -282,7 +283,7 @@ class Claim:
             text = f"the queue is full; try again in {math.ceil(wait_s)} s"
             raise Busy(text, retry_after_s=wait_s)
         self._count_cost(cost)
-        self.charge(max(cost, files), paid=1)
+        self.charge(max(cost, files), paid=1)  # which `Route.handle` took
 
     def _cost_before(self, cost: int) -> int:
         """What is computed before the last of these rows, as callers take turns."""

@@ -57,14 +57,14 @@ class ModelQuery(Query):
     """The parameters of every route that needs a model."""
 
     model: str | None = Field(None, description="A bundle of `GET /models`.", examples=["mnist"])
-    view_query: ClassVar[type[ViewQuery]]
-    """The class of `asked`."""
+    view_query_type: ClassVar[type[ViewQuery]]
+    """The class of `view_query`."""
 
     @cached_property
-    def asked(self) -> ViewQuery:
+    def view_query(self) -> ViewQuery:
         """The view's own query, checked by the route. It pickles, and lacks what a body adds."""
         values = {name: value for name, value in self if name != "model"}
-        return self.view_query.model_construct(**values)
+        return self.view_query_type.model_construct(**values)
 
 
 def view_route(view: AnyView, max_pictures: int, **options: Any) -> Route:
@@ -82,7 +82,7 @@ def view_route(view: AnyView, max_pictures: int, **options: Any) -> Route:
         "POST",
         f"/{view.name}",
         _handler(view),
-        max_rows=view.max_cost(max_pictures),
+        max_rows=view.count_most_rows(max_pictures),
         drawn=("process" if view.figure else "thread") if view.draw else None,
         problems=(*(BODY_PROBLEMS if view.body else IMAGE_PROBLEMS), *lacking),
         tags=[view.tag],
@@ -104,7 +104,7 @@ def _query_type(view: AnyView) -> type[ModelQuery]:
             if parameter not in view.body.model_fields:
                 fields[parameter] = (field.annotation, field)
         kind = create_model(name, __base__=ModelQuery, **fields)
-    kind.view_query = view.query
+    kind.view_query_type = view.query
     return kind
 
 
@@ -112,16 +112,18 @@ def _handler(view: AnyView) -> Handler:
     """The function that answers requests to a view."""
 
     async def handler(request: Request, query: Any) -> Any:
-        asked: ViewQuery = query.asked
+        view_query: ViewQuery = query.view_query
         if view.body:
-            asked = asked.model_copy(update=await _read_body(view, request))
+            view_query = view_query.model_copy(update=await _read_body(view, request))
         manifest = _find_manifest(view, request, query.model)
-        asked.check(manifest)
-        pictures, files = await _read_admit_and_decode(view, asked, manifest, request)
-        answer = await view.ask(request.net(manifest), asked, *pictures)
+        view_query.check(manifest)
+        pictures, readable = await _read_admit_and_decode(view, view_query, manifest, request)
+        answer = await view.ask(request.net(manifest), view_query, *pictures)
         if view.draw:
             return answer, answer.png
-        return await request.context.slow.run(to_json, answer) if files > FEW_PICTURES else answer
+        if readable > FEW_PICTURES:
+            return await request.context.slow.run(to_json, answer)
+        return answer
 
     handler.__name__ = handler.__qualname__ = view.compute.__name__
     handler.__doc__ = view.compute.__doc__
@@ -173,33 +175,37 @@ def _find_manifest(view: AnyView, request: Request, model: str | None) -> Manife
 
 
 async def _read_admit_and_decode(
-    view: AnyView, asked: ViewQuery, manifest: Manifest, request: Request
+    view: AnyView, view_query: ViewQuery, manifest: Manifest, request: Request
 ) -> tuple[list[Prepared | Problem], int]:
     """Read as many pictures as the view takes, admit the request, and fit them.
 
     Returns:
-        The pictures, and how many of them were files. Those that failed are their problems, where
-        the view takes any number.
+        The pictures, and how many of them could be read at first. Those that failed are their
+        problems, where the view takes any number.
     """
     price = request.engine.price(manifest.name, graph_of(view.needs))
-    if not isinstance(asked, PictureQuery):
-        request.admit(view.cost(asked.rows(manifest), 0), price=price)
+    if not isinstance(view_query, PictureQuery):
+        request.admit(view.count_rows(view_query.rows(manifest), 0), price=price)
         return [], 0
     spec = ImageSpec(
         manifest.image_shape,
         manifest.preprocess,
-        asked.fit,
-        asked.polarity,
-        asked.any_size(manifest),
+        view_query.fit,
+        view_query.polarity,
+        view_query.any_size(manifest),
     )
     uploads = await _read_uploads(view, spec, request)
-    files = sum(not isinstance(upload, Problem) for upload in uploads)
-    rows, image_price = view.cost(asked.rows(manifest), files), relative_size(uploads, spec)
-    request.admit(rows, files=len(uploads), price=price, image_price=image_price)
+    readable = sum(not isinstance(upload, Problem) for upload in uploads)
+    request.admit(
+        view.count_rows(view_query.rows(manifest), readable),
+        files=len(uploads),
+        price=price,
+        relative_size=relative_size(uploads, spec),
+    )
     prepared = await request.context.pictures.decode(uploads, spec)
     if view.pictures[1] is not None or len(prepared) == 1:
         prepared = list(map(unwrap, prepared))
-    return prepared, files
+    return prepared, readable
 
 
 async def _read_uploads(

@@ -146,7 +146,7 @@ class SlowStorage:
 def hanging(folder: Path, *, on_the_loop: bool) -> tuple[dict[str, str], Path]:
     """An environment in which the first inference of all never ends, and the file it leaves."""
     stuck = folder / "stuck"
-    name = "ServedNet._compute" if on_the_loop else "Runtime.encode"
+    name = "ServedNet.compute" if on_the_loop else "Runtime.encode"
     imported = "from service.inference.engine import ServedNet" if on_the_loop else ""
     source = f"""
         {imported}

@@ -249,8 +249,8 @@ class View(Generic[Q, A]):
         drawing = self.draw(answer, *scales)
         return write_below(drawing, answer.notes or ()) if self.figure else drawing
 
-    def cost(self, rows: int, pictures: int) -> int:
-        """The rows that a request costs: its pictures, `rows` for each of them, and the response.
+    def count_rows(self, rows: int, pictures: int) -> int:
+        """The rows of a request: its pictures, `rows` for each of them, and the response.
 
         Args:
             rows: of the query: see `ViewQuery.rows`.
@@ -259,7 +259,7 @@ class View(Generic[Q, A]):
         response = RESPONSE_COST_ROWS if self.figure or pictures > FEW_PICTURES else 0
         return pictures + rows * (pictures if self.pictures[0] else 1) + response
 
-    def max_cost(self, max_pictures: int) -> int:
-        """The cost of the most expensive request, where a request may have so many pictures."""
+    def count_most_rows(self, max_pictures: int) -> int:
+        """The rows of the largest request, where a request may have so many pictures."""
         most = self.pictures[1]
-        return self.cost(self.query.max_rows, max_pictures if most is None else most)
+        return self.count_rows(self.query.max_rows, max_pictures if most is None else most)

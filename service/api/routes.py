@@ -56,7 +56,7 @@ def max_view_rows(max_pictures: int) -> int:
     Args:
         max_pictures: of one request to `/classify`.
     """
-    return max(view.max_cost(max_pictures) for view in VIEWS)
+    return max(view.count_most_rows(max_pictures) for view in VIEWS)
 
 
 def api_routes(access: Access, *, max_pictures: int) -> list[Route]:

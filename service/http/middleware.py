@@ -120,7 +120,7 @@ class Middleware:
 
         self._metrics.begin_request(self.context.admission.waiting_cost)
         try:
-            with claim:  # the `current_caller` pays; everything is given back at the end
+            with claim:  # the `current_caller` pays; its bytes are given back at the end
                 self._sites.check(method, headers)
                 _check_path(scope)
                 await self.app(scope, body.receive, send_with_headers)
@@ -153,7 +153,7 @@ class Middleware:
         return headers
 
     def _respond(self, scope: Scope, error: Exception, request_id: str) -> JSONResponse:
-        """The answer to a request whose handling raised something, which is released."""
+        """The answer to a request whose handling raised something, whose traceback is dropped."""
         match error:
             case Problem():
                 problem = error

@@ -25,7 +25,7 @@ MAX_HEAD_BYTES = 65_536
 MAX_HEADERS = 100
 """A request may have this many headers (else 431); each takes a hundred bytes more than it has."""
 SHORT_BYTES = 8_192
-"""This much of what a connection holds is part of `IDLE_BYTES`; more counts in `limit_bytes`."""
+"""A connection counts as `IDLE_BYTES`, which covers so much of what it holds; the rest is added."""
 MAX_TARGET_BYTES = 8_192
 """A path with its query may have this many bytes (else 414), as in nginx."""
 _NO_HTTP = "the request is not HTTP/1.1"
@@ -101,13 +101,13 @@ class Http1(HttpToolsProtocol):
 
     @property
     def address(self) -> str:
-        """The address of the client."""
+        """Where the connection comes from: the client, or a proxy."""
         return self.client[0] if self.client else ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request."""
         super().connection_made(transport)
-        self._restart_timer()
+        self._reset_timer()
         self._claim = self._admission.claim(self.address, IDLE_BYTES)
         self._connections.open(self)
 
@@ -131,7 +131,7 @@ class Http1(HttpToolsProtocol):
                 self._refuse(431, _LONG_HEAD)
         self._unparsed = b"" if self._refusal else bytes(rest)
         if not (self._message_is_complete or self._refusal or self._timer):
-            self._restart_timer()
+            self._reset_timer()
 
     def _feed(self, data: bytes | memoryview) -> None:
         try:
@@ -206,11 +206,11 @@ class Http1(HttpToolsProtocol):
         self._pending_bytes = 0
         if not self._refusal and not self.parser.should_upgrade():
             self._message_is_complete = True
-            self._restart_timer()
+            self._reset_timer()
             super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Run the app, until the client leaves. What it sends is awaited until that is taken."""
+        """Run the app, until the client leaves. Sending waits while much of it is not taken."""
 
         async def run(scope: Any, receive: Any, send: Any) -> None:
             self._task = asyncio.current_task()
@@ -244,14 +244,14 @@ class Http1(HttpToolsProtocol):
         if self._refusal and last:
             self._close(self._refusal)
         elif self.transport.is_closing():
-            self._restart_timer()
+            self._reset_timer()
         elif self._unparsed:
             self._parse()
 
     def pause_writing(self) -> None:
         """Limit the time that the client may take to read its answer."""
         super().pause_writing()
-        self._restart_timer()
+        self._reset_timer()
 
     def resume_writing(self) -> None:
         """Go on, because the client has read its answer.
@@ -260,14 +260,14 @@ class Http1(HttpToolsProtocol):
         """
         super().resume_writing()
         if not self.transport.is_closing():
-            self._restart_timer()
+            self._reset_timer()
 
     def _count(self) -> None:
         """Count what this connection holds, and whether another one may take its place."""
         if self.transport.is_closing():
             return
-        answered = self._running
-        works = bool(answered and not (answered.response_complete or answered.more_body))
+        cycle = self._running
+        works = bool(cycle and not (cycle.response_complete or cycle.more_body))
         self._connections.update(self, rests=not works)
         unsent = self.transport.get_write_buffer_size()
         held = len(self._unparsed) + self._pending_bytes + self._head_bytes + unsent
@@ -279,8 +279,8 @@ class Http1(HttpToolsProtocol):
             else:
                 self._refuse(503, "too many bytes of requests in memory")
 
-    def _restart_timer(self) -> None:
-        """Limit how long the client may take: to read an answer or, if none waits, to send more."""
+    def _reset_timer(self) -> None:
+        """Limit how long the client may take to read an answer or to send more, if that is due."""
         self._stop_timer()
         if self.transport.is_closing() or self.flow.write_paused:
             self._timer = self.loop.call_later(self._upload_timeout_s, self.transport.abort)
@@ -295,7 +295,7 @@ class Http1(HttpToolsProtocol):
     def _expire(self) -> None:
         """End a connection on which nothing is being answered."""
         if self.cycle and not self.cycle.response_complete:
-            self._restart_timer()
+            self._reset_timer()
         elif not self._head_is_complete:
             self._refuse(408, "the head of the request did not arrive in time")
         else:
@@ -314,14 +314,14 @@ class Http1(HttpToolsProtocol):
             return
         log.info("refused: %s", reason)
         self._message_is_complete = True
-        self._restart_timer()
+        self._reset_timer()
         head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(reason)
         end = b"connection: close\r\n\r\n" + reason.encode()
         head += b"retry-after: 1\r\n" if status == 503 else b""
         self._refusal = STATUS_LINE[status] + head + end
         newest = self.cycle
         if newest and not newest.response_complete and (self.pipeline or not newest.more_body):
-            return
+            return  # `on_response_complete` sends it
         # An answer that has begun, or one to a body that is still arriving, is the last.
         answered = newest and newest.more_body and newest.response_started
         self._close(b"" if answered else self._refusal)
@@ -332,7 +332,7 @@ class Http1(HttpToolsProtocol):
             self._give_up()
             self.transport.write(answer)
         self.transport.close()
-        self._restart_timer()
+        self._reset_timer()
 
     def drop(self) -> None:
         """End the connection without an answer, in favour of others."""

@@ -131,7 +131,7 @@ class Request(fastapi.Request):
             self.claim.deadline = time.monotonic() + limit_s
             self.timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
 
-    def admit(self, rows: int, *, files: int = 0, price: int = 1, image_price: int = 1) -> None:
+    def admit(self, rows: int, *, files: int = 0, price: int = 1, relative_size: int = 1) -> None:
         """Admit the request at the cost of its rows, before files are decoded.
 
         `Route.handle` gives back what is not computed.
@@ -140,7 +140,7 @@ class Request(fastapi.Request):
             rows: of the request.
             files: that are decoded.
             price: of one row: see `Engine.price`.
-            image_price: a factor of the price, where images are larger: see `Claim`.
+            relative_size: a factor of the price, where images are larger: see `Claim`.
 
         Raises:
             Busy, RateLimited, TooLate: see `Claim.admit`.
@@ -148,8 +148,8 @@ class Request(fastapi.Request):
         """
         if rows > self._max_rows:
             raise ValueError(f"the route declares at most {self._max_rows} rows, not {rows}")
-        self.claim.image_price = image_price
-        self.claim.admit(rows * price * image_price, files=files)
+        self.claim.relative_size = relative_size
+        self.claim.admit(rows * price * relative_size, files=files)
 
     def net(self, manifest: Manifest) -> ServedNet:
         """The network of a manifest, for this request's rows."""

@@ -65,7 +65,7 @@ Drawn = Literal["thread", "process"]
 class Router:
     """An ASGI app: FastAPI's routes, each for those who may call it.
 
-    FastAPI's own router would match each request again.
+    FastAPI's own router would match each request a second time, after `_find`.
     """
 
     router: APIRouter
@@ -229,16 +229,16 @@ class Route(APIRoute):
         if self._media_types:
             accept = ", ".join(request.headers.getlist("accept"))
             request.media_type = choose_media_type(accept, self._media_types)
-        asked = (self.path, *query)
-        if self._is_fixed and (known := request.engine.answers.get(asked)):
+        cache_key = (self.path, *query)
+        if self._is_fixed and (known := request.engine.answers.get(cache_key)):
             return Response(known, media_type=JSON)
         response = await self._render(await self._handler(request, *query), request)
         if self._is_fixed:
-            request.engine.answers[asked] = bytes(response.body)
+            request.engine.answers[cache_key] = bytes(response.body)
         return response
 
     async def _render(self, answer: Any, request: Request) -> Response:
-        """The media type that was asked for. JSON of what is drawn has images, so it is slow."""
+        """The answer in its media type. JSON of what is drawn has images, so it is slow."""
         if self._drawn:
             answer, draw = answer
             if request.media_type == PNG:

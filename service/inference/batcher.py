@@ -188,14 +188,14 @@ class Batcher:
         """Have all rows computed that the event loop had ready, so that batches are larger."""
         with self._changed:
             self._waking = None
-            if self._running_since is not None or not self._is_quick:
+            if self._running_since is not None or not self._is_lone_and_quick:
                 self._changed.notify()
                 return
             name, batch = self._take()
         self._compute_batch(name, batch)
 
     @property
-    def _is_quick(self) -> bool:
+    def _is_lone_and_quick(self) -> bool:
         """Whether one row waits in all queues, and takes no longer than `quick_s`."""
         waiting = [(queue, call) for queue in self._queues.values() for call in queue.calls]
         if len(waiting) != 1:

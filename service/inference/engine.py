@@ -56,7 +56,7 @@ class Engine:
         return wanted if wanted in self.manifests else min(self.manifests, default=wanted)
 
     def price(self, model: str, graph: Graph) -> int:
-        """The price in rows of one row of a model's graph."""
+        """The price of a row of a model's graph."""
         return self.prices.get((model, graph), 1)
 
 
@@ -92,7 +92,7 @@ class ServedNet(Net):
         """
         model, engine, claim = self.manifest.name, self.engine, self.claim
         results: list[Row | Exception] = []
-        price = engine.price(model, graph) * claim.image_price
+        price = engine.price(model, graph) * claim.relative_size
         turn_rows = max(1, TURN_COST // price)
         for start in range(0, len(rows), turn_rows):
             turn, began = rows[start : start + turn_rows], time.monotonic()

@@ -63,7 +63,9 @@ class Metrics(Collector):
             "capsnet_batch_rows", "Rows of one batch.", graph, buckets=_ROWS
         )
         self._refusals = counter("capsnet_rejections", "Rejected or late requests.", ("reason",))
-        self._waiting = total("capsnet_waiting_rows", "Rows admitted and not yet computed.")
+        self._waiting = total(
+            "capsnet_waiting_rows", "Cost of the rows admitted and not yet computed."
+        )
         text = "1: provider and models in use."
         self._providers = info("capsnet_provider_info", text, ("provider", "models"))
         self._provider: Any = None
@@ -77,15 +79,15 @@ class Metrics(Collector):
         self._provider = self._providers.labels(provider, ",".join(sorted(names)))
         self._provider.set(1)
 
-    def begin_request(self, waiting_rows: int) -> None:
+    def begin_request(self, waiting_cost: int) -> None:
         """Count a request that begins."""
         self._in_flight.inc()
-        self._waiting.set(waiting_rows)
+        self._waiting.set(waiting_cost)
 
-    def end_request(self, waiting_rows: int) -> None:
+    def end_request(self, waiting_cost: int) -> None:
         """Count a request that has ended."""
         self._in_flight.dec()
-        self._waiting.set(waiting_rows)
+        self._waiting.set(waiting_cost)
 
     def record_request(
         self, method: str, route: str, status: int, seconds: Mapping[str, float]

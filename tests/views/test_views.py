@@ -111,7 +111,7 @@ def test_no_more_is_computed_than_the_cost_says(name: str) -> None:
     images = [TOP] * view.pictures[0]
     query = view.query.model_validate(NEEDED.get(name, {}))
     ask(name, *images, net=net)
-    assert net.rows <= view.cost(query.rows(MANIFEST), len(images))
+    assert net.rows <= view.count_rows(query.rows(MANIFEST), len(images))
     assert query.rows(MANIFEST) <= view.query.max_rows
 
 
