@@ -1,9 +1,12 @@
 """Export a run as a bundle, whose graphs compute what its network computes.
 
-An export writes `weights.safetensors` (large weights in 16 bits), `<role>.onnx`, `manifest.json`
-and `metrics.jsonl`; by `training.analysis.bundle` `novelty.npz`, `neighbours.npz` and
-`decoded.png`, where they apply; `CARD.md`, `figures.png` and `samples/`; and `wrong.png`, where it
-scores the bundle.
+An export writes, each by the module in brackets:
+
+- `weights.safetensors`, large weights in 16 bits, and `<role>.onnx` (`graphs`);
+- `manifest.json` and `metrics.jsonl` (this one);
+- `novelty.npz`, `neighbours.npz` and `decoded.png`, where they apply (`analysis.bundle`);
+- `CARD.md`, `figures.png` and, where it scores the bundle, `wrong.png` (`card`);
+- `samples/` (`samples`).
 """
 
 from __future__ import annotations

@@ -44,8 +44,9 @@ _ROUNDING = 1e-3
 """The tolerance of the sum of a capsule's couplings."""
 _TINY = 1e-12
 """A constant that is added to divisors."""
-_GAP_PX, _TITLE_PX, _SCALE_PX = 16, 56, 46
-"""The room between panels, for titles above them, and for the scale of support below them."""
+_GAP_PX, _TITLE_PX, _SCALE_PX, _TICK_PX = 16, 56, 46, 16
+"""The room between panels, for titles above them, for the scale of support below them, and for half
+a number of that to either side."""
 _MAX_PX = 2_500_000
 """The most pixels of all panels: matplotlib takes half a second for them."""
 
@@ -290,7 +291,8 @@ def draw_routing(answer: RoutingAnswer, scale: int) -> bytes:
         "wspace": _GAP_PX / width,
     }
     shown = _fill_panels(figure.subplots(1, count, gridspec_kw=grid), answer)
-    place = (_GAP_PX / width_px, 0.7 * _SCALE_PX / height_px, width / width_px, 8 / height_px)
+    left, length = _GAP_PX + _TICK_PX, width - 2 * _TICK_PX
+    place = (left / width_px, 0.7 * _SCALE_PX / height_px, length / width_px, 8 / height_px)
     low, high = shown.get_clim()
     ticks, bar = [low, 0, high], figure.add_axes(place)
     figure.colorbar(shown, bar, orientation="horizontal", ticks=ticks, format="%.2g")

@@ -131,18 +131,19 @@ def describe_fault(error: ValidationError) -> InvalidParameter:
 def poor_decoder(manifest: Manifest) -> str | None:
     """What pictures of the decoder lack, where poses explain less than half or a linear code."""
     explained = manifest.explained
-    if explained is not None and explained.is_weak:
-        return (
-            f"A pose of {manifest.name} explains only {100 * explained.pose:.0f} % of the variance "
-            "of images, so what it draws says little: look at neighbours, occlusion, routing and "
-            "confidence instead, or train with more images of each class (of photographs, with "
-            "--stem pretrained)."
-        )
-    if explained is None or not explained.is_low:
+    if explained is None or not (explained.is_weak or explained.is_low):
         return None
+    found = f"A pose of {manifest.name} explains only {100 * explained.pose:.0f} % of the variance "
+    if explained.pose < 0:
+        found = f"What a pose of {manifest.name} draws is further from an image than the mean "
+    if explained.is_weak:
+        return (
+            f"{found}of images, so what it draws says little: look at neighbours, occlusion, "
+            "routing and confidence instead, or train with more images of each class (of "
+            "photographs, with --stem pretrained)."
+        )
     return (
-        f"A pose of {manifest.name} explains only {100 * explained.pose:.0f} % of the variance of "
-        f"images; PCA of the same class with as many numbers explains "
+        f"{found}of images; PCA of the same class with as many numbers explains "
         f"{100 * explained.pca_same:.0f} %. What the decoder draws shows little of the image "
         "except its class."
     )
