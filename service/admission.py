@@ -79,7 +79,7 @@ class Admission:
 
     Args:
         limit_bytes: of all addresses together.
-        limit_cost: of all requests together; one that costs more waits for an empty queue.
+        limit_cost: of all requests together; one that costs more needs an empty queue.
         cost_per_s: how fast a caller's bucket fills; 0 for no limit.
         burst_cost: what a bucket holds.
         clock: monotonic seconds.

@@ -74,7 +74,7 @@ class Header(NamedTuple):
 
 
 def read_header(content: bytes) -> Header:
-    """Read the format, size and cost of an image file from its first bytes.
+    """Read the format and size of an image file from its first bytes.
 
     Raises:
         UnsupportedFormat: not one of FORMATS.

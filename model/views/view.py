@@ -24,7 +24,7 @@ Index = Annotated[int, Field(ge=0, le=MAX_CLASSES - 1)]
 SCALE_TEXT = "PNG: each pixel becomes scale x scale, or less in a very large drawing."
 Scale = Annotated[int, Field(ge=1, le=32, description=SCALE_TEXT)]
 FEW_PICTURES = 4
-"""The answer about so many pictures is formed on the event loop."""
+"""Without a drawing, the answer about so many pictures is formed on the event loop."""
 RESPONSE_COST_ROWS = 1
 """The rows that forming a response costs, where it takes as long as inference."""
 Note = Callable[[Manifest], str | None]
