@@ -118,7 +118,7 @@ class Middleware:
                 message["body"] = b""
             await send(message)
 
-        self._metrics.begin_request(self.context.admission.waiting_cost)
+        self._metrics.begin_request()
         try:
             with claim:  # the `current_caller` pays; its bytes are given back at the end
                 self._sites.check(method, headers)

@@ -79,10 +79,9 @@ class Metrics(Collector):
         self._provider = self._providers.labels(provider, ",".join(sorted(names)))
         self._provider.set(1)
 
-    def begin_request(self, waiting_cost: int) -> None:
+    def begin_request(self) -> None:
         """Count a request that begins."""
         self._in_flight.inc()
-        self._waiting.set(waiting_cost)
 
     def end_request(self, waiting_cost: int) -> None:
         """Count a request that has ended."""

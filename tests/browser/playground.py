@@ -110,7 +110,7 @@ def open_playground(
 ) -> Iterator[Playground]:
     """Open the page, and wait until it knows the service's networks, unless it need not be ready.
 
-    Who visits keeps nothing from one page to the next but that the tour was seen.
+    Pages of one browser context share their storage, which holds only that the tour was seen.
     """
     playground = Playground(visitor.new_page())
     playground.page.goto(url)
