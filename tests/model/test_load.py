@@ -111,6 +111,7 @@ def test_pictures_come_as_people_have_them(strokes: LoadedBundle, kind: str) -> 
         (IMAGES, np.zeros((1, 28, 28)), ValueError, r"not \(1, 28, 28\)"),
         (IMAGES, np.zeros((1, 3, 28, 28)), ValueError, r"not \(1, 3, 28, 28\)"),
         (IMAGES, np.zeros((0, 1, 28, 28)), ValueError, r"not \(0, 1, 28, 28\)"),
+        (("trace",), np.zeros((1, 1, 56, 28)), ValueError, r"not \(1, 1, 56, 28\)"),
         (IMAGES, "7.png", TypeError, "an array of floats, not of <U5"),
     ],
     ids=str,

@@ -53,6 +53,12 @@ def test_blank_picture_gives_an_empty_image(grey: int, size: tuple[int, int]) ->
     assert prepared.image.max() == 0
 
 
+def test_a_picture_half_dark_and_half_light_is_read() -> None:
+    """Its border has no level that is the background's; one half is the strokes."""
+    halves = Image.fromarray(np.repeat([[0, 255]], 50, axis=1).repeat(100, axis=0).astype(np.uint8))
+    assert prepare(halves, DIGIT).image.max() > 0.5
+
+
 def test_strokes_that_fill_their_frame_are_found() -> None:
     """A picture cut close around a digit has hardly any background on its border."""
     one = Image.open(SAMPLES / "1.png")
