@@ -55,7 +55,7 @@ def test_blank_picture_gives_an_empty_image(grey: int, size: tuple[int, int]) ->
 
 def test_a_picture_half_dark_and_half_light_is_read() -> None:
     """Its border has no level that is the background's; one half is the strokes."""
-    halves = Image.fromarray(np.repeat([[0, 255]], 50, axis=1).repeat(100, axis=0).astype(np.uint8))
+    halves = Image.fromarray(np.repeat([[0, 255]], 96, axis=1).repeat(192, axis=0).astype(np.uint8))
     assert prepare(halves, DIGIT).image.max() > 0.5
 
 
