@@ -24,7 +24,6 @@ from model.runtime.cuda import CudaOptions
 SETTINGS = {
     "float32": CudaOptions(),
     "TF32": CudaOptions(tf32=True),
-    "half": CudaOptions(precision="half"),
 }
 MIN_TURN_S = 0.2
 """Shorter calls are repeated until a turn lasts about this long."""

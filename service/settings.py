@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
 from model.runtime import Device
-from model.runtime.cuda import CudaOptions, Precision
+from model.runtime.cuda import CudaOptions
 
 _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
@@ -48,7 +48,6 @@ class Settings(BaseSettings):
     workers: int = Field(0, ge=0)
     device: Device = "auto"
     threads: int = Field(0, ge=0)
-    cuda_precision: Precision = "float32"
     cuda_tf32: bool = False
     bundles: Path = Path(model.__file__).parent / "bundles"
     models: tuple[str, ...] = ()
@@ -90,7 +89,7 @@ class Settings(BaseSettings):
     @property
     def cuda(self) -> CudaOptions:
         """The settings of CUDA alone."""
-        return CudaOptions(precision=self.cuda_precision, tf32=self.cuda_tf32)
+        return CudaOptions(tf32=self.cuda_tf32)
 
     @classmethod
     def from_environment(cls) -> Self:

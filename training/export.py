@@ -29,12 +29,10 @@ from torch import Tensor
 
 from model.bundle import MANIFEST, WEIGHTS, Bundle, Manifest, digest, write_manifest
 from model.bundle.files import version_of
-from model.bundle.manifest import HALF, SHOWN
+from model.bundle.manifest import SHOWN
 from model.bundle.samples import SAMPLES
 from model.capsnet import Network, build, family_of
-from model.preprocess import scale
 from model.runtime import Runtime
-from model.runtime.cpu import open_session
 from training.analysis.bundle import analyse
 from training.answers import answer, is_wrong, measure_presence
 from training.card import describe_error, write_card
@@ -60,10 +58,6 @@ from training.training_data import load_again
 
 PARITY_BATCHES = (1, 2, 7, 32)
 PARITY_TOLERANCE = 1e-4
-HALF_IMAGES = 200
-"""The images, drawn at random, on which the float16 graph is compared."""
-HALF_TOLERANCE = 1e-2
-"""The largest difference in presence of the float16 graph from the network in float16."""
 _CPU = torch.device("cpu")
 
 
@@ -219,8 +213,7 @@ def export_bundle(
         refuse_difference(f"folded normalisation, {graph}", folded, expected, PARITY_TOLERANCE)
     rounding = round_measured(network, validation)
     write_graphs(network, folder)
-    half = measure_half_precision(network, folder, validation)
-    bundle = seal(replace(manifest, rounding=rounding, half_precision=half), folder)
+    bundle = seal(replace(manifest, rounding=rounding), folder)
     check_parity(network, Runtime(bundle, device="cpu"))
     return bundle
 
@@ -286,29 +279,6 @@ def round_measured(network: Network, validation: Examples) -> dict[str, Any]:
         "errors_after": int(after.sum()),
         **_measure_change(presence, rounded, labels),
     }
-
-
-def measure_half_precision(network: Network, folder: Path, validation: Examples) -> dict[str, Any]:
-    """Measure how the float16 encoder, where there is one, changes presence and answers.
-
-    Measured with torch, whose float16 convolutions round their results on a CPU as on CUDA;
-    onnxruntime's CPU provider computes much of the graph in float32.
-
-    Raises:
-        ExportError: the graph is not the encoder's.
-    """
-    encoders = network.encoders()
-    if HALF not in encoders:
-        return {}
-    labels = validation.labels
-    rows = draw_rows(labels.reshape(len(labels), -1)[:, 0], HALF_IMAGES, seed=0)
-    images = scale(validation.images[rows])
-    with torch.inference_mode():
-        full = network(torch.from_numpy(images)).presence.numpy()
-        half = encoders[HALF](torch.from_numpy(images)).presence.numpy()
-    session = open_session(folder / f"{HALF}.onnx")
-    refuse_difference(HALF, session.run(["presence"], {"images": images})[0], half, HALF_TOLERANCE)
-    return _measure_change(full, half, labels[rows])
 
 
 def _measure_change(

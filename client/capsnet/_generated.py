@@ -81,7 +81,7 @@ class ModelAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights. `+half` follows where the encoder computes in float16."""
+    """Version of the weights."""
     notes: list[str] | None = None
     """Sentences on what limits this answer; left out if there are none."""
 

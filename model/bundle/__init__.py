@@ -3,7 +3,6 @@
 encoder.onnx        images float32 (N, C, H, W)  ->  presence (N, K), poses (N, K, D)
 encoder.batch.onnx  the same, faster for several images on a CPU (where that pays)
 encoder.any-size.onnx  the same for larger images too (shared-weight capsules)
-encoder.fp16.onnx   the same, with convolutions and votes in float16: for CUDA (where that pays)
 decoder.onnx        poses float32 (M, D), classes int64 (M,)  ->  images float32 (M, C, H, W)
 routing.onnx        images  ->  the arrays of `model.outputs.Trace`, in the order of its `named`
 weights.safetensors the weights of all of them, stored once, large ones in 16 bits

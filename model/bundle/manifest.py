@@ -36,13 +36,12 @@ Offer = Literal["decode", "trace", "neighbours"]
 GraphRole = Literal[
     "encoder",
     "encoder.batch",
-    "encoder.fp16",
+    "encoder.fp16",  # of older bundles; nothing runs it
     "encoder.any-size",
     "decoder",
     "routing",
 ]
 ANY_SIZE: GraphRole = "encoder.any-size"
-HALF: GraphRole = "encoder.fp16"
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """The form of a bundle's name."""
 _GRAPHS: dict[Offer, GraphRole] = {"decode": "decoder", "trace": "routing"}
@@ -140,8 +139,6 @@ class Manifest:
     that gave them."""
     rounding: dict[str, Any] = field(default_factory=dict)
     """The effect of storing weights in 16 bits, measured on training images kept for validation."""
-    half_precision: dict[str, Any] = field(default_factory=dict)
-    """The effect of the float16 encoder, measured on the CPU on the same images."""
     mask_threshold: float | None = None
     """The threshold that assigns pixels to the digits of a pair: see `model.pairs`."""
     training: Annotated[dict[str, Any], AfterValidator(_check_training)] = field(
@@ -246,6 +243,7 @@ class Manifest:
             raise ValueError("manifest.json is not a JSON object")  # noqa: TRY004  a fault of the file
         if (version := values.get("schema_version")) != SCHEMA_VERSION:
             raise ValueError(f"manifest.json: schema version {version}, expected {SCHEMA_VERSION}")
+        values = {key: values[key] for key in values if key != "half_precision"}  # of older bundles
         manifest: Self = read_strictly(cls, values, "manifest.json")
         return manifest
 

@@ -131,17 +131,10 @@ class DynamicCapsNet(RoutedNetwork):
         return capsules
 
     def encoders(self) -> dict[str, nn.Module]:
-        """Return the plain encoder, one for batches on a CPU, and one in float16 for CUDA.
-
-        In float16 are convolutions and votes; squash, routing and lengths stay float32.
-        """
+        """Return the plain encoder, and one for batches on a CPU."""
         plain = copy.deepcopy(self)
         plain.primary.conv.direct = True
-        half = copy.deepcopy(plain)
-        half.stem.half()
-        half.primary.half()
-        half.votes.half()
-        return {"encoder": plain, "encoder.batch": self, "encoder.fp16": half}
+        return {"encoder": plain, "encoder.batch": self}
 
     def _initialise_as_the_papers_code(self) -> None:
         for name, parameter in self.named_parameters():

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import onnxruntime
@@ -18,8 +17,6 @@ from onnxruntime import InferenceSession, OrtValue, RunOptions, SessionOptions
 from model.bundle import BundleError
 from model.runtime import cpu
 from model.runtime.cpu import DTYPES, Array, Session, create_session
-
-Precision = Literal["float32", "half"]
 
 PROVIDER = "CUDAExecutionProvider"
 _ERRORS = 3
@@ -43,22 +40,18 @@ class DeviceLostError(Exception):
 
 @dataclass(frozen=True)
 class CudaOptions:
-    """Options of CUDA. `precision` and `tf32` are settings of the service."""
+    """Options of CUDA, which are settings of the service."""
 
-    precision: Precision = "float32"
-    """`half` runs the encoder's convolutions and votes in float16."""
     tf32: bool = False
     """Round factors of float32 convolutions and products to 10 bits of mantissa."""
 
     def for_provider(self, *, graphs: bool) -> dict[str, str]:
         """The options in onnxruntime's words."""
-        # By heuristic, cuDNN 9.19 finds nothing for 9x9 kernels in float16.
-        search = "EXHAUSTIVE" if self.precision == "half" else "HEURISTIC"
         return {
             "device_id": "0",
             "use_tf32": str(int(self.tf32)),
             "enable_cuda_graph": str(int(graphs)),
-            "cudnn_conv_algo_search": search,
+            "cudnn_conv_algo_search": "HEURISTIC",
             "arena_extend_strategy": "kSameAsRequested",
         }
 

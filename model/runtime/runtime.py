@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from typing import Literal
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.bundle import Bundle, Manifest
-from model.bundle.manifest import ANY_SIZE, HALF, GraphRole
+from model.bundle.manifest import ANY_SIZE, GraphRole
 from model.errors import NotOffered
 from model.outputs import Encoding, Graph, Row, Trace
 from model.preprocess import Floats
@@ -47,7 +46,7 @@ class Runtime:
 
     Raises:
         DeviceError: CUDA was asked for and does not work.
-        BundleError: a graph cannot be loaded, or is not there in the precision asked for.
+        BundleError: a graph cannot be loaded.
     """
 
     def __init__(
@@ -88,11 +87,8 @@ class Runtime:
 
     @property
     def manifest(self) -> Manifest:
-        """The bundle's manifest. Its version ends in `+half` where float16 encodes."""
-        manifest = self.bundle.manifest
-        if self.encoder_role(1) != HALF:
-            return manifest
-        return replace(manifest, version=f"{manifest.version}+half")
+        """The bundle's manifest."""
+        return self.bundle.manifest
 
     def core_s(self, graph: str) -> float:
         """Seconds of a core that a row of `encode`, `decode` or `trace` takes; 0 on a GPU."""
@@ -165,9 +161,7 @@ class Runtime:
         """Return the role of the graph that encodes a batch of so many rows on this device."""
         graphs = self.bundle.manifest.graphs
         wanted: GraphRole = "encoder"
-        if self.cuda is not None and self._cuda_options.precision == "half":
-            wanted = HALF
-        elif self.cuda is None and rows >= BATCH_ROWS:
+        if self.cuda is None and rows >= BATCH_ROWS:
             wanted = "encoder.batch"
         return wanted if wanted in graphs else "encoder"
 

@@ -111,9 +111,7 @@ class ModelAnswer(Part):
     """The name and version of the model that answers."""
 
     model: str
-    version: str = Field(
-        description="Version of the weights. `+half` follows where the encoder computes in float16."
-    )
+    version: str = Field(description="Version of the weights.")
     notes: list[str] | None = Field(
         None,
         description="Sentences on what limits this answer; left out if there are none.",

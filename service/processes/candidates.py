@@ -134,7 +134,7 @@ def _try(runtime: Runtime, images: Floats) -> None:
 
 
 def _try_encoder(graph: Path, images: Floats) -> None:
-    """Run a graph that encodes, whichever device and precision it is for."""
+    """Run a graph that encodes, whichever device it is for."""
     for array in open_session(graph, threads=1).run(None, {"images": images}):
         _check(graph.name, array, (len(images), *array.shape[1:]))
 

@@ -22,10 +22,7 @@ from model.bundle import (
 from model.bundle.poses import NoveltyRule, PoseGaussians
 
 ALL = [
-    *(
-        f"{role}.onnx"
-        for role in ("encoder", "encoder.batch", "encoder.fp16", "decoder", "routing")
-    ),
+    *(f"{role}.onnx" for role in ("encoder", "encoder.batch", "decoder", "routing")),
     WEIGHTS,
 ]
 """The files of a bundle of the family `dynamic`, but for the manifest."""

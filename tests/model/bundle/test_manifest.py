@@ -109,6 +109,13 @@ def test_poses_of_another_network_are_refused() -> None:
         replace(manifest, neighbours=replace(shown, gallery=gallery))
 
 
+def test_a_bundle_with_an_encoder_in_float16_is_read(manifest: Manifest) -> None:
+    """Older ones of the family `dynamic` have one, and what it did to answers."""
+    graphs = {**manifest.graphs, "encoder.fp16": "encoder.fp16.onnx"}
+    entries = {**manifest.to_dict(), "graphs": graphs, "half_precision": {"answers_changed": 0}}
+    assert replace(manifest, graphs=graphs) == Manifest.from_dict(entries)
+
+
 def test_an_unknown_entry_is_refused(manifest: Manifest) -> None:
     """A manifest of a later schema, or with a typo, is not half understood."""
     with pytest.raises(ValueError, match="Unexpected keyword argument"):

@@ -82,15 +82,13 @@ def test_a_primary_capsule_gathers_the_channels_of_its_type(
 
 
 def test_the_encoders_answer_alike(network: DynamicCapsNet) -> None:
-    """The plain one to rounding, the one in float16 within a hundredth; the network stays as is."""
+    """The plain one to rounding."""
     images, encoders = noise(network.config), network.encoders()
     expected = network(images).presence
-    assert ["encoder", "encoder.batch", "encoder.fp16"] == list(encoders)
-    for role, tolerance in (("encoder", 1e-5), ("encoder.batch", 0.0), ("encoder.fp16", 1e-2)):
+    assert ["encoder", "encoder.batch"] == list(encoders)
+    for role, tolerance in (("encoder", 1e-5), ("encoder.batch", 0.0)):
         actual = encoders[role](images).presence
         torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0)
-    assert {torch.float32} == {parameter.dtype for parameter in network.parameters()}
-    assert encoders["encoder.fp16"].get_parameter("votes.weight").dtype == torch.float16
 
 
 def test_the_paper_s_code_is_a_preset() -> None:

@@ -25,7 +25,6 @@ class StandIn(CudaDevice):
         self.options = options
         self.location = ("cpu", 0)
         self.bucketed = []
-        self.opened: list[str] = []
         self.lost = False
 
     def is_lost(self) -> bool:
@@ -35,7 +34,6 @@ class StandIn(CudaDevice):
     def open_session(self, graph: Path, *, graphs: bool) -> InferenceSession:
         """On the CPU."""
         del graphs
-        self.opened.append(graph.name)
         return open_session(graph, threads=1)
 
 
@@ -60,11 +58,6 @@ def open_runtime(bundle_path: Path) -> Open:
     return load
 
 
-def opened(runtime: Runtime) -> list[str]:
-    assert isinstance(runtime.cuda, StandIn)
-    return runtime.cuda.opened
-
-
 @pytest.mark.usefixtures("stand_in")
 def test_buckets_change_no_answer(open_runtime: Open) -> None:
     """Encoding, drawing and routing are those of the CPU, for more rows than a bucket holds too."""
@@ -79,18 +72,6 @@ def test_buckets_change_no_answer(open_runtime: Open) -> None:
         (on_cpu.decode(poses, classes), on_cuda.decode(poses, classes)),
     ]
     assert max(np.abs(expected - actual).max() for expected, actual in pairs) <= 1e-5
-
-
-@pytest.mark.usefixtures("stand_in")
-def test_half_precision_takes_its_own_encoder(open_runtime: Open) -> None:
-    """The setting chooses the graph on CUDA, and nothing on the CPU."""
-    half = open_runtime(device="cuda", cuda=CudaOptions(precision="half"))
-    assert ["encoder.fp16.onnx", "decoder.onnx", "routing.onnx"] == opened(half)
-    whole = open_runtime(device="cuda")
-    assert ["encoder.onnx", "decoder.onnx", "routing.onnx"] == opened(whole)
-    assert "encoder" == open_runtime(device="cpu", cuda=CudaOptions(precision="half")).encoder_role(
-        1
-    )
 
 
 @pytest.mark.usefixtures("stand_in")
