@@ -42,30 +42,30 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, allow_inf_nan=False)
 
-    host: str = Field("127.0.0.1", min_length=1)
-    port: int = Field(8000, ge=1, le=65535)
-    grpc_port: int = Field(0, ge=0, le=65535)
-    workers: int = Field(0, ge=0)
+    host: str = Field(default="127.0.0.1", min_length=1)
+    port: int = Field(default=8000, ge=1, le=65535)
+    grpc_port: int = Field(default=0, ge=0, le=65535)
+    workers: int = Field(default=0, ge=0)
     device: Device = "auto"
-    threads: int = Field(0, ge=0)
+    threads: int = Field(default=0, ge=0)
     cuda_tf32: bool = False
     bundles: Path = Path(model.__file__).parent / "bundles"
     models: tuple[str, ...] = ()
     default_model: str = "mnist"
-    max_body_bytes: int = Field(20_000_000, ge=1)
-    max_pixels: int = Field(25_000_000, ge=1)
-    max_pictures: int = Field(256, ge=1)
-    max_batch_rows: int = Field(32, ge=1)
-    max_waiting_rows: int = Field(1024, ge=1)
-    max_waiting_bytes: int = Field(500_000_000, ge=1)
-    rate_limit_per_key: float = Field(0, ge=0)
-    rate_burst_per_key: int = Field(256, ge=1)
-    upload_timeout_s: float = Field(60, gt=0)
-    request_timeout_s: float = Field(30, gt=0)
-    inference_timeout_s: float = Field(60, gt=0)
-    heartbeat_timeout_s: float = Field(10, ge=2)
-    drain_grace_s: float = Field(2, ge=0)
-    drain_timeout_s: int = Field(30, ge=1)
+    max_body_bytes: int = Field(default=20_000_000, ge=1)
+    max_pixels: int = Field(default=25_000_000, ge=1)
+    max_pictures: int = Field(default=256, ge=1)
+    max_batch_rows: int = Field(default=32, ge=1)
+    max_waiting_rows: int = Field(default=1024, ge=1)
+    max_waiting_bytes: int = Field(default=500_000_000, ge=1)
+    rate_limit_per_key: float = Field(default=0, ge=0)
+    rate_burst_per_key: int = Field(default=256, ge=1)
+    upload_timeout_s: float = Field(default=60, gt=0)
+    request_timeout_s: float = Field(default=30, gt=0)
+    inference_timeout_s: float = Field(default=60, gt=0)
+    heartbeat_timeout_s: float = Field(default=10, ge=2)
+    drain_grace_s: float = Field(default=2, ge=0)
+    drain_timeout_s: int = Field(default=30, ge=1)
     api_keys: tuple[SecretStr, ...] = ()
     api_keys_file: Path | None = None
     admin_keys: tuple[SecretStr, ...] = ()
@@ -102,7 +102,7 @@ class Settings(BaseSettings):
         if unknown := sorted({name for name in os.environ if name.startswith(_PREFIX)} - known):
             raise SettingsError(f"unknown settings: {', '.join(map(_suggest, unknown))}")
         try:
-            return cls()  # type: ignore[call-arg]  # the environment has the arguments
+            return cls()
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False, include_input=False)
             raise SettingsError("; ".join(_describe(fault) for fault in faults)) from None

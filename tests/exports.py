@@ -130,7 +130,7 @@ def train_strokes(target: Path) -> None:
         export_bundle(trainer.network, manifest, folder, validation=pairs)
 
 
-_COLOURS = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}
+_COLOURS: dict[str, Any] = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}
 _SIZED = {"blocks": BLOCKS, "large": LARGE, "bands": BANDS}
 EXPORTS: dict[str, Callable[[Path], object]] = {
     "mnist": partial(export, TINY["dynamic"]),

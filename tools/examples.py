@@ -21,13 +21,12 @@ from tools.client import Json, operations
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from httpx import Response
-    from starlette.testclient import TestClient
+    from httpx import Client, Response
 
 ADMIN_KEY = "a-key-of-examples-alone"
 
 
-def call(client: TestClient, method: str, path: str, operation: Json, **body: Any) -> Response:
+def call(client: Client, method: str, path: str, operation: Json, **body: Any) -> Response:
     """The answer to the examples of parameters and, if no other body is given, of the JSON."""
     given: dict[str, Json] = {"path": {}, "query": {}}
     for parameter in operation.get("parameters", ()):
@@ -61,7 +60,7 @@ def main() -> None:
     from starlette.testclient import TestClient  # noqa: PLC0415  warns that httpx2 is newer
 
     examples = json.loads(EXAMPLES.read_text())
-    settings = Settings(device="cpu", threads=1, admin_keys=(SecretStr(ADMIN_KEY),))  # type: ignore[call-arg]
+    settings = Settings(device="cpu", threads=1, admin_keys=(SecretStr(ADMIN_KEY),))
     app = create_app(settings, open_engine(load_runtimes(settings)))
     with TestClient(app, base_url="http://localhost") as client:
         app.state.reload = partial(no_reload, app)

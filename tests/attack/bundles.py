@@ -166,7 +166,7 @@ def _write_graph(
     folder: Path, nodes: list[onnx.NodeProto], functions: list[onnx.FunctionProto]
 ) -> None:
     """Write the encoder, and sign it."""
-    shape = ["n", 1, 28, 28]
+    shape = ("n", 1, 28, 28)
     images = helper.make_tensor_value_info("images", TensorProto.FLOAT, shape)
     presence = helper.make_tensor_value_info("presence", TensorProto.FLOAT, shape)
     graph = helper.make_graph(nodes, "encoder", [images], [presence])

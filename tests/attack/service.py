@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +62,9 @@ class Service:
 
 
 @contextmanager
-def started(door: Door, *, command: list[str] = SOURCE, **environment: str) -> Iterator[Service]:
+def started(
+    door: Door, *, command: Sequence[str] = SOURCE, **environment: str
+) -> Iterator[Service]:
     """Start a service as that door wants it, and stop it at the end.
 
     Args:
@@ -85,7 +87,7 @@ def started(door: Door, *, command: list[str] = SOURCE, **environment: str) -> I
         grpc_port = free_port() if door == "grpc" else 0
         settings["CAPSNET_GRPC_PORT"] = str(grpc_port)
         process, client = stack.enter_context(
-            running(lambda _: command, settings, stdout=log, stderr=log)
+            running(lambda _: [*command], settings, stdout=log, stderr=log)
         )
         port = client.base_url.port
         assert port

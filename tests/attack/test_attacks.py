@@ -59,6 +59,6 @@ def test_what_is_wrong_is_told() -> None:
     assert ["answered 500"] == Case("", nothing).judge(Counter({200: 5, 503: 1, 500: 1}))
     assert ["answered 200"] == Case("", nothing, {401}).judge(Counter({401: 3, 200: 1}))
     assert ["never 200"] == Case("", nothing, required={200}).judge(Counter({400: 1}))
-    seen = Seen(right=80, p99_ms=1_500, refused=10, missed={"504": 1})
+    seen = Seen(right=80, p99_ms=1_500, refused=10, missed=Counter({"504": 1}))
     told = ["1 of 81 others: 504", "p99 of others 1,500 ms", "10 of 81 others refused once"]
     assert told == judge(seen, 1_000)

@@ -114,8 +114,9 @@ def test_on_a_phone_the_result_stands_by_the_pads(browser: Browser, networks_url
     The second digit can be moved: another distance is another picture, taken apart anew.
     """
     link = "tab=pair&first=mnist-3&second=mnist-5&right=2"
-    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    with look_at(new_visitor(browser, **phone), networks_url, link, ready=False) as playground:
+    size = {"width": 390, "height": 844}
+    phone = new_visitor(browser, viewport=size, has_touch=True, is_mobile=True)
+    with look_at(phone, networks_url, link, ready=False) as playground:
         page = playground.page
         figures = page.locator("#pair .apart canvas")
         figures.last.wait_for()

@@ -87,7 +87,7 @@ def test_sliders_move_a_pose_along_directions(playground: Playground) -> None:
     assert 3 == page.locator("#directions input").count()
     assert re.search(r"class: .\d+ to \d+ degrees", page.locator("#directions").inner_text())
     assert "a 5, slanted" in page.locator("#sentence").inner_text()
-    before = float(slant.get_attribute("aria-valuetext").split()[0])
+    before = float(str(slant.get_attribute("aria-valuetext")).split()[0])
     slant.fill("1")
     value = page.locator("output[for=direction-d1]", has_text="drawn")
     value.wait_for()
@@ -98,7 +98,7 @@ def test_sliders_move_a_pose_along_directions(playground: Playground) -> None:
 
 def test_a_file_that_is_no_picture_is_refused_aloud(playground: Playground) -> None:
     """The service's own words appear where screen readers announce them."""
-    text = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"seven"}
+    text: Any = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"seven"}
     playground.page.locator("#pad input[type=file]").set_input_files(text)
     notice = playground.page.get_by_role("status").filter(has_text="format")
     notice.wait_for()

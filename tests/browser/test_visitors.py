@@ -88,8 +88,9 @@ def test_undo_takes_the_last_stroke_away(playground: Playground) -> None:
 
 def test_a_phone_needs_no_sideways_scrolling(browser: Browser, service_url: str) -> None:
     """360 pixels are wide enough for every panel, and a finger draws."""
-    options = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
-    with open_playground(new_visitor(browser, **options), service_url) as playground:
+    size = {"width": 360, "height": 740}
+    phone = new_visitor(browser, viewport=size, has_touch=True, is_mobile=True)
+    with open_playground(phone, service_url) as playground:
         playground.take_sample(6)
         for tab in ("Pose", "Sweep", "Routing", "Equivariance"):
             playground.open_tab(tab)

@@ -23,8 +23,9 @@ def test_files_are_sent_as_they_are(tmp_path: Path) -> None:
     """Paths, bytes and open files all give the file's bytes."""
     path = tmp_path / "a.png"
     path.write_bytes(b"content")
-    sources = (str(path), path, b"content", bytearray(b"content"), memoryview(b"content"))
-    assert {b"content"} == {*map(read_image, sources), read_image(io.BytesIO(b"content"))}
+    own = b"content"
+    sources: tuple[Any, ...] = (str(path), path, own, bytearray(own), memoryview(own))
+    assert {own} == {*map(read_image, sources), read_image(io.BytesIO(own))}
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int64, np.float32])

@@ -119,8 +119,8 @@ def test_reconstructions_resemble_the_samples(name: str, service: httpx.Client) 
             headers={"Accept": "image/png"},
             files={"file": (SAMPLES / f"{digit}.png").read_bytes()},
         ).content
-        asked = {"params": {"model": "mnist-compact"}, "files": {"file": drawn}}
-        answer = service.post("/classify", **asked)
+        asked = {"model": "mnist-compact"}
+        answer = service.post("/classify", params=asked, files={"file": drawn})
         read.append(answer.json()["predictions"][0]["label"])
     right = sum(label == digit for digit, label in enumerate(read))
     assert right >= (8 if name in ("mnist-matrix", "mnist-shared") else 10)

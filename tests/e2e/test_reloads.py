@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -72,9 +73,9 @@ def answers(
     client: httpx.Client, path: str, *, key: str = "", times: int = 6
 ) -> list[httpx.Response]:
     """To a picture, over a connection each, so that workers take turns."""
-    more = {"headers": {"X-API-Key": key}, "timeout": PATIENCE_S, "verify": PLAIN}
+    ask = partial(httpx.post, headers={"X-API-Key": key}, timeout=PATIENCE_S, verify=PLAIN)
     url = f"{client.base_url}/{path}"
-    return [httpx.post(url, files={"file": SEVEN}, **more) for _ in range(times)]
+    return [ask(url, files={"file": SEVEN}) for _ in range(times)]
 
 
 def statuses(client: httpx.Client, path: str, key: str = "") -> set[int]:

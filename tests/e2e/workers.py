@@ -48,7 +48,7 @@ def workers(process: Process) -> list[int]:
     return found
 
 
-def wait_for(true: Callable[[], bool]) -> None:
+def wait_for(true: Callable[[], object]) -> None:
     """Return when something has become true."""
     deadline = time.monotonic() + PATIENCE_S
     while not true():

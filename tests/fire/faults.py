@@ -186,7 +186,7 @@ def place(one: Fault) -> Iterator[Site]:
             **patch_workers(code, _HARMED.format(switches=f"{switches}/")),
             **one.settings,
         }
-        with started("grpc", command=list(one.command), **settings) as service:
+        with started("grpc", command=one.command, **settings) as service:
             site = Site(service, bundles, switches)
             site.wait_until_ready()
             yield site

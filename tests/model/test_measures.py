@@ -24,7 +24,7 @@ def bar(*, wide: int = 4, tall: int = 20, lean: float = 0, right: int = 0, down:
     corners += [(-half - shift, reach)]
     ImageDraw.Draw(large).polygon([(x + across, y + along) for across, along in corners], fill=255)
     small = large.resize((40, 40), Image.Resampling.BOX)
-    return np.asarray(small, np.float32)[None, None] / 255
+    return np.asarray(small, np.float32)[None, None] / np.float32(255)
 
 
 def value(name: str, image: Floats) -> float:

@@ -41,9 +41,9 @@ def write_toys(data_dir: Path) -> Dataset:
     """Sparse noise in ten classes, of which two occur, the second one in the second half."""
     folder = data_dir / "toys"
     folder.mkdir()
-    files = {"train": (File("train", TRAINING),), "test": (File("test", TEST),)}
-    for split, (file,) in files.items():
-        (folder / split).write_text(str(file.records))
+    train, test = File("train", TRAINING), File("test", TEST)
+    for file in (train, test):
+        (folder / file.name).write_text(str(file.records))
     return Dataset(
         name="toys",
         kind="digits",
@@ -51,7 +51,7 @@ def write_toys(data_dir: Path) -> Dataset:
         class_names=DIGITS,
         preprocess="digit",
         held_out_count=HELD_OUT,
-        source=Source(files=files, read=_read),
+        source=Source(files={"train": (train,), "test": (test,)}, read=_read),
     )
 
 

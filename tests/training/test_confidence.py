@@ -41,7 +41,7 @@ def draw(count: int, *, seed: int, sharpness: float = 6.0) -> Answers:
 
 def answers_of(presence: Floats, labels: Labels, objects: Labels | None = None) -> Answers:
     """Answers to images of no pixels."""
-    nothing = np.empty((len(labels), 0))
+    nothing = np.empty((len(labels), 0), np.float32)
     return Answers(nothing, labels, objects, presence=presence, poses=nothing)
 
 
@@ -69,8 +69,9 @@ def test_probabilities_and_sets_hold_on_new_images() -> None:
     assert scores["calibration_error"] < 0.02
     low, high = scores["calibration_error_interval"]
     assert low <= scores["calibration_error"] <= high + 0.02
+    (count,) = fitted.counts
     for coverage, sets in scores["sets"].items():
-        span = coverage_range(*fitted.counts, float(coverage))
+        span = coverage_range(count, float(coverage))
         assert span
         assert span[0] - 0.004 <= sets["coverage"] <= span[1] + 0.004
         assert sets["coverage_interval"][0] <= sets["coverage"] <= sets["coverage_interval"][1]

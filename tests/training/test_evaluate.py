@@ -181,7 +181,7 @@ def test_more_pairs_than_are_published_are_made_a_few_at_a_time(
         missed = is_missed(runtime.encode(scale(pairs.images)).presence, pairs.labels)
         digits = draw_pairs(seven.labels, 50, TEST_SEED, shift_px=shift_px)[:, :2]
         told = scores.shifts[f"{shift_px} px"]
-        wrong = missed.any(axis=1)
+        wrong = np.any(missed, axis=1)
         assert (50, int(wrong.sum()), 7) == (told["pairs"], told["errors"], told["drawn_pairs"])
         assert int(wrong[:7].sum()) == told["drawn_errors"]
         assert pytest.approx(100 * missed.mean()) == told["digit_error_percent"]

@@ -132,6 +132,8 @@ class Scattering(BaselineCnn):
 class Hoarding(BaselineCnn):
     """It has a large constant that is no parameter."""
 
+    table: Tensor
+
     def __init__(self, config: BaselineConfig) -> None:
         super().__init__(config)
         self.register_buffer("table", torch.rand(10, 6000), persistent=False)

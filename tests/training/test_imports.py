@@ -12,9 +12,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from click.testing import Result
 from PIL import Image
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import model
 from model.bundle.health import Explained

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from tests.training.runs import MakeTrainer
 from training.muon import Muon, orthogonalise
 from training.recipes import Recipe
 
-MUON = {"muon_rate": 0.02, "muon_votes": 0.2}
+MUON: dict[str, Any] = {"muon_rate": 0.02, "muon_votes": 0.2}
 
 
 def singular_values(matrices: Tensor) -> Tensor:
@@ -33,7 +34,7 @@ def test_singular_values_are_about_one(shape: tuple[int, ...]) -> None:
     assert 0.6 < large.min()
 
 
-def step_of(weight: nn.Parameter, sides: int, gradients: list[Tensor], rate: float) -> Tensor:
+def step_of(weight: Tensor, sides: int, gradients: list[Tensor], rate: float) -> Tensor:
     """How far the last of some steps moves a weight."""
     optimiser = Muon([{"params": [weight], "classes": sides, "lr": rate}])
     before = weight.detach().clone()

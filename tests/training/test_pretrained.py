@@ -120,6 +120,7 @@ def test_features_are_the_same_and_computed_once() -> None:
     network = build(fit_size(recipe, NetworkConfig(3, 96, 96, num_classes=2)).network).eval()
     average, images = deepcopy(network), torch.randint(0, 256, (3, 3, 96, 96)) / 255
     stem = network.get_submodule("stem.0")
+    assert isinstance(stem, PretrainedNetwork)
     expected, calls = stem(images), []
     stem.register_module("last", stem.last)
     stem.last.register_forward_hook(lambda *_: calls.append(1))

@@ -200,10 +200,11 @@ def test_a_report_is_one_file(shades: Bundle, tmp_path: Path) -> None:
     assert all(link.startswith("data:image/png;base64,") for link in page.links)
     assert not {"script", "link", "iframe"} & set(page.tags)
     wrong = np.flatnonzero(scores.answers.first != scores.answers.labels)
-    presence = scores.answers.presence[wrong]
+    presence, places = scores.answers.presence[wrong], scores.answers.places
+    assert places is not None
     of_label = np.take_along_axis(presence, scores.answers.labels[wrong, None], axis=1)[:, 0]
     order = wrong[np.argsort(of_label - presence.max(axis=1), kind="stable")]
-    named = [page.text.index(scores.answers.places[row]) for row in order]
+    named = [page.text.index(places[row]) for row in order]
     assert 0 < len(named) <= 24
     assert sorted(named) == named
 

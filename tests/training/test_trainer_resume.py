@@ -158,7 +158,8 @@ def test_the_best_weights_are_kept(
 
     def watch() -> Losses:
         done = step()
-        kept[trainer.done_steps] = trainer.network.decoder.pixels.weight.detach().clone()
+        weight = trainer.network.get_parameter("decoder.pixels.weight")
+        kept[trainer.done_steps] = weight.detach().clone()
         return done
 
     trainer.step = watch  # type: ignore[method-assign]

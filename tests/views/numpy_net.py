@@ -51,7 +51,7 @@ class NumpyNet(Net):
     async def compute(self, graph: Graph, rows: Sequence[Row]) -> list[Row]:
         """Compute each row."""
         self.rows += len(rows)
-        compute = {"encode": self._encode, "decode": self._decode, "trace": self._trace}[graph]
+        compute: Callable[..., Row] = getattr(self, f"_{graph}")
         return [compute(*row) for row in rows]
 
     def _encode(self, image: Floats) -> Row:

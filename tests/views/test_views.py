@@ -60,7 +60,7 @@ def test_a_hidden_half_has_no_presence() -> None:
     """Each patch covers a quarter: those of the other half change nothing."""
     answer = ask("occlusion", TOP)
     assert pytest.approx(0.6) == answer.value
-    np.testing.assert_allclose([[-0.4, -0.2], [0, 0]], answer.map[::3, ::3], atol=1e-6)
+    np.testing.assert_allclose([[-0.4, -0.2], [0.0, 0.0]], answer.map[::3, ::3], atol=1e-6)
 
 
 def test_votes_for_a_class_agree_with_its_pose() -> None:
@@ -93,7 +93,7 @@ class HalfActive(NumpyNet):
     async def trace(self, image: Floats) -> Trace[Floats]:
         """As the network that it extends."""
         classes = (await super().trace(image)).classes
-        return Trace(classes._replace(input_presence=classes.input_presence / 2))
+        return Trace(classes._replace(input_presence=classes.input_presence / np.float32(2)))
 
 
 def test_poses_are_drawn_side_by_side() -> None:

@@ -53,7 +53,7 @@ class Cluster(NamedTuple):
 def cluster(folder: Path, *, cpus: int) -> Iterator[Cluster]:
     """A cluster as `ray start --head` makes it, its log in a folder."""
     port, dashboard = free_port(), free_port()
-    start = [BIN / "ray", "start", "--head", "--block", f"--port={port}", f"--num-cpus={cpus}"]
+    start = (BIN / "ray", "start", "--head", "--block", f"--port={port}", f"--num-cpus={cpus}")
     more = [f"--dashboard-port={dashboard}", "--object-store-memory=100000000"]
     own = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
     with (folder / "cluster.log").open("wb") as log:
@@ -165,7 +165,7 @@ def test_a_rollout_under_load_loses_nothing(tmp_path: Path) -> None:
     def deploy(address: str, model: str) -> None:
         application["args"] |= {"model": model, "max_replicas": 0}
         (tmp_path / "serve.yaml").write_text(yaml.safe_dump(config))
-        deploying = [BIN / "serve", "deploy", tmp_path / "serve.yaml", "--address", address]
+        deploying = (BIN / "serve", "deploy", tmp_path / "serve.yaml", "--address", address)
         subprocess.run(deploying, check=True, capture_output=True, timeout=PATIENCE_S)
 
     def served(model: str) -> Callable[[], bool]:

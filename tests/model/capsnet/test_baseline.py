@@ -19,7 +19,7 @@ def test_it_has_the_paper_s_size() -> None:
 
 def test_several_classes_have_a_probability_each() -> None:
     """Two digits may both be sure; probabilities are those of the logits, one by one."""
-    network = BaselineCnn(replace(SMALL["baseline"], multi_label=True)).eval()  # type: ignore[arg-type]
+    network = BaselineCnn(replace(SMALL["baseline"], multi_label=True)).eval()  # type: ignore[arg-type,call-arg]
     with torch.no_grad():
         network.classes.weight.zero_()
         assert network.classes.bias is not None

@@ -71,7 +71,7 @@ def test_sizes_are_positive(family: str, value: float) -> None:
 
 @pytest.mark.parametrize("size", [{"height": 3}, {"width": 3}], ids=str)
 @pytest.mark.parametrize("config", CONVOLUTIONAL.values(), ids=CONVOLUTIONAL)
-def test_an_image_that_is_too_small_is_refused(config: NetworkConfig, size: dict[str, int]) -> None:
+def test_an_image_that_is_too_small_is_refused(config: NetworkConfig, size: Any) -> None:
     """When it is configured, in a sentence, not by a tensor without elements."""
     with pytest.raises(ValueError, match="too small"):
         replace(config, **size)

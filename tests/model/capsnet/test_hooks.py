@@ -23,7 +23,8 @@ def network(family: str) -> Network:
 
 
 def couplings_of(network: Network) -> nn.Module:
-    return network.get_submodule("classes" if hasattr(network, "classes") else "routing").couplings
+    routed = "classes" if hasattr(network, "classes") else "routing"
+    return network.get_submodule(f"{routed}.couplings")
 
 
 def test_a_hook_overrides_couplings(network: Network) -> None:

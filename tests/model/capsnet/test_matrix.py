@@ -63,7 +63,7 @@ def test_the_larger_network_has_the_paper_s_size() -> None:
 def test_a_primary_capsule_is_a_cell_s_type(config: MatrixConfig) -> None:
     """Channels 16 t to 16 t + 15 are its pose, row by row; the last B its types' activations."""
     layer = PrimaryMatrixCapsules(replace(config, batch_norm=False))
-    features = torch.randn(2, config.stem[-1].channels, 3, 4)
+    features = torch.randn(2, config.features, 3, 4)
     maps = layer.conv(features)
     poses, activations = layer(features)
     assert ((2, 12, 2, 4, 4), (2, 12, 2)) == (poses.shape, activations.shape)

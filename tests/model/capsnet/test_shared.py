@@ -27,7 +27,7 @@ def test_the_encoder_has_the_source_s_size() -> None:
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 def test_two_digits_side_by_side(network: SharedCapsNet, iterations: int) -> None:
     """28x56 pixels are more cells, each of which votes as by hand; the weights stay the same."""
-    network.routing.iterations = iterations
+    network.routing = RoutingByKMeans(iterations)
     images = torch.rand(2, 1, 28, 56)
     cells = network.stem(images)  # (2, 128, 8, 22)
     weight = network.votes.weight.reshape(128, 4, 5)

@@ -29,7 +29,7 @@ def test_arrays_come_out_as_they_went_in(cube: Any, dtype: str, order: Any) -> N
     """In [0, 1], whatever their type, byte order and layout."""
     most = {"u1": 255, "u2": 65535}.get(dtype[-2:], 1)
     stored = np.asarray((cube * most).astype(dtype), order=order)
-    np.testing.assert_allclose(open_image(npy(stored)), cube, atol=1 / 255)
+    np.testing.assert_allclose(np.asarray(open_image(npy(stored))), cube, atol=1 / 255)
 
 
 @pytest.mark.parametrize(

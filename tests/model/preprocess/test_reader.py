@@ -40,6 +40,7 @@ def encode(pixels: NDArray[np.uint8], picture_format: str, **options: Any) -> by
 def test_every_format_decodes(picture_format: str, slope: NDArray[np.uint8]) -> None:
     """The picture comes out as it went in, but for what JPEG and WebP lose."""
     picture, _ = decode(encode(slope, picture_format, quality=100), max_pixels=AMPLE)
+    assert isinstance(picture, Image.Image)
     difference = np.asarray(picture.convert("L"), int) - slope
     assert np.abs(difference).max() <= 8
 
@@ -235,7 +236,7 @@ def test_a_picture_with_damaged_exif_is_read(
     assert SHAPE == prepare(picture, SHAPE).image.shape
 
 
-LARGE = {
+LARGE: dict[str, tuple[str, Any, Any]] = {
     "1": ("PNG", 255, 0),
     "L": ("PNG", 200, 0),
     "P": ("PNG", 1, 0),

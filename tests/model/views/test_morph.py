@@ -16,7 +16,7 @@ def ends() -> np.ndarray:
 
 def test_the_direction_turns_evenly(ends: np.ndarray) -> None:
     """From step to step by the same angle, and by no more than the ends are apart in all."""
-    found = interpolate(*ends, 9)
+    found = interpolate(ends[0], ends[1], 9)
     turns = [float(angles_deg(a[None], b)[0]) for a, b in pairwise(found)]
     assert turns == pytest.approx([turns[0]] * 8, rel=1e-3)
     assert float(angles_deg(ends[:1], ends[1])[0]) == pytest.approx(sum(turns), rel=1e-4)
@@ -24,8 +24,9 @@ def test_the_direction_turns_evenly(ends: np.ndarray) -> None:
 
 def test_the_length_changes_linearly(ends: np.ndarray) -> None:
     """Also where the directions are far apart: a straight line would pass near zero."""
-    lengths = np.linalg.norm(interpolate(*ends, 9), axis=1)
-    expected = np.linspace(*np.linalg.norm(ends, axis=1), 9)
+    lengths = np.linalg.norm(interpolate(ends[0], ends[1], 9), axis=1)
+    start, stop = np.linalg.norm(ends, axis=1)
+    expected = np.linspace(start, stop, 9)
     assert expected.tolist() == pytest.approx(lengths.tolist(), rel=1e-5)
 
 

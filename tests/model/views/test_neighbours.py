@@ -21,7 +21,7 @@ def covariance(rng: np.random.Generator) -> np.ndarray:
 
 def test_distances_are_mahalanobis_s(rng: np.random.Generator) -> None:
     """(x - y)^T C^-1 (x - y), with C the covariance of the poses."""
-    poses = rng.multivariate_normal(np.zeros(D), covariance(rng), 4000)
+    poses = rng.multivariate_normal(np.zeros(D), covariance(rng), 4000).astype(np.float32)
     inverse = np.linalg.inv(np.cov(poses, rowvar=False, bias=True))
     whitening = fit_whitening(poses, np.cov(poses, rowvar=False, bias=True))
     found = measure_distances(poses[0], poses[:10], whitening)

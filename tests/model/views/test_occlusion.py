@@ -10,7 +10,7 @@ from model.views.occlusion import plan_occlusion
 def test_every_pixel_is_covered(patch: int) -> None:
     """Also at the right and lower edges, which no multiple of the stride may reach."""
     image = np.ones((1, 10, 12), np.float32)
-    images = plan_occlusion(10, 12, patch).images(image, np.zeros(1))
+    images = plan_occlusion(10, 12, patch).images(image, np.zeros(1, np.float32))
     assert (images.min(axis=0) == 0).all()
     assert {patch * patch} == set((images == 0).sum(axis=(1, 2, 3)).tolist())
 
@@ -18,7 +18,7 @@ def test_every_pixel_is_covered(patch: int) -> None:
 def test_maps_put_changes_where_the_patch_was() -> None:
     """The mean over the patches that cover a pixel, by a slow loop."""
     plan = plan_occlusion(7, 9, 4)
-    changes = np.random.default_rng(1).standard_normal(len(plan.areas))
+    changes = np.random.default_rng(1).standard_normal(len(plan.areas), np.float32)
     found = plan.on_pixels(changes)
     assert (7, 9) == found.shape
     for y in range(7):

@@ -58,7 +58,7 @@ def test_couplings_that_are_no_distribution_have_no_entropy() -> None:
     equal = np.full((1, K, I), 1 / K, np.float32)
     moved = equal.copy()
     moved[:, :2] += np.array([[[1.0], [-1.0]]], np.float32)
-    logits, seen = np.zeros_like(equal), np.ones(I)
+    logits, seen = np.zeros_like(equal), np.ones(I, np.float32)
     assert pytest.approx([1]) == measure_entropy(equal, logits, seen)
     assert measure_entropy(equal + 0.1, logits, seen) is None
     assert measure_entropy(moved, logits, seen) is None
@@ -68,7 +68,7 @@ def test_votes_in_a_plane_keep_their_distances(rng: np.random.Generator) -> None
     """Where all votes lie in one plane, the projection loses nothing."""
     basis = np.linalg.qr(rng.standard_normal((D, 2)))[0]
     votes = rng.standard_normal((I, 2)) @ basis.T + 3
-    points, explained = project(votes, np.ones(I))
+    points, explained = project(votes, np.ones(I, np.float32))
     expected = np.linalg.norm(votes[:, None] - votes[None], axis=-1)
     assert np.allclose(expected, np.linalg.norm(points[:, None] - points[None], axis=-1))
     assert 1 == pytest.approx(explained.sum())

@@ -40,5 +40,5 @@ def test_a_short_capsule_must_explain_more(length: float, found: list[int]) -> N
 @pytest.mark.parametrize("brightness", [0.0, 0.09])
 def test_an_image_without_ink_has_no_digits(brightness: float) -> None:
     """Whatever capsules say of it."""
-    drawn, lengths = brightness * strokes(slice(0, 10), slice(0, 0)), np.ones(2)
+    drawn, lengths = brightness * strokes(slice(0, 10), slice(0, 0)), np.ones(2, np.float32)
     assert [] == find_present(brightness * IMAGE, lengths, drawn)

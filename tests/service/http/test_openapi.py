@@ -14,14 +14,15 @@ from service.app import create_app
 from service.http.keys import Access
 from service.http.request import JSON, PNG
 from service.settings import Settings
-from tools.examples import ADMIN_KEY, Json, call, no_reload
+from tools.client import Json
+from tools.examples import ADMIN_KEY, call, no_reload
 
 WITH_ADMIN_KEY = Settings(admin_keys=(SecretStr(ADMIN_KEY),))
 ROUTES = [
     (method.lower(), route.path)
     for route in api_routes(Access(WITH_ADMIN_KEY), max_pictures=1)
     if route.include_in_schema
-    for method in route.methods
+    for method in route.methods or ()
 ]
 each_operation = pytest.mark.parametrize(("method", "path"), ROUTES, ids=map(" ".join, ROUTES))
 Check = Callable[[Json, Any], list[str]]

@@ -45,7 +45,7 @@ class Mixed:
         """The same pose for each class."""
         strips = images.reshape(len(images), 4, 3, 2).mean(axis=(1, 3))
         poses = (strips @ self.mix).astype(np.float32)
-        presence = np.tile(np.float32([0.9, 0.1]), (len(images), 1))
+        presence = np.tile(np.array([0.9, 0.1], np.float32), (len(images), 1))
         return Encoding(presence, np.stack([poses, poses], axis=1))
 
     def decode(self, poses: Floats, labels: Any) -> Floats:  # noqa: ARG002

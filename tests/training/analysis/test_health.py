@@ -52,7 +52,8 @@ def test_lengths_without_a_bias_do_not_see_a_sign(family: str) -> None:
         torch.manual_seed(0)
         network = build(TINY[family]).eval()
     before = network(torch.from_numpy(IMAGES)).presence.detach().numpy()
-    assert np.allclose(before, presence_negated(network, IMAGES), atol=1e-6)
+    assert (negated := presence_negated(network, IMAGES)) is not None
+    assert np.allclose(before, negated, atol=1e-6)
     assert np.allclose(before, network(torch.from_numpy(IMAGES)).presence.detach().numpy())
 
 
@@ -62,7 +63,8 @@ def test_votes_that_know_their_place_see_a_sign() -> None:
         torch.manual_seed(0)
         network = build(TINY["matrix"]).eval()
     before = network(torch.from_numpy(IMAGES)).presence.detach().numpy()
-    assert not np.allclose(before, presence_negated(network, IMAGES), atol=1e-6)
+    assert (negated := presence_negated(network, IMAGES)) is not None
+    assert not np.allclose(before, negated, atol=1e-6)
 
 
 @pytest.mark.parametrize("family", ["dynamic", "attention", "shared", "matrix"])

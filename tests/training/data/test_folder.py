@@ -32,7 +32,7 @@ def paint(
     """Pictures of a class, each of one colour."""
     (folder / name).mkdir(parents=True, exist_ok=True)
     for number, colour in enumerate(colours):
-        picture = Image.new(mode, size, colour)  # type: ignore[arg-type]
+        picture = Image.new(mode, size, colour)
         picture.save(folder / name / f"{number:03}.{suffix}", lossless=True)
 
 
@@ -209,6 +209,7 @@ def test_unreadable_files_may_be_skipped(fruit: Path) -> None:
     bad = spoil(fruit)
     loaded = load_folder(fruit, split=FolderSplit(skip_unreadable=True))
     assert 29 == len(loaded.training.labels) + len(loaded.validation.labels)
+    assert loaded.split
     assert 29 == len(loaded.split.learnt) + len(loaded.split.held_out_pictures)
     (notice,) = [one for one in loaded.notices if one.startswith("skipped 6 files")]
     assert bad == [line.strip() for line in notice.splitlines()[1:]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import numpy as np
@@ -26,7 +27,7 @@ MAX_BODY_BYTES = 300_000
 def settings() -> Settings:
     """A bundle that ships, in this process."""
     model = BUNDLES[0]
-    limits = {"max_body_bytes": 200_000, "max_pictures": 5}
+    limits: dict[str, Any] = {"max_body_bytes": 200_000, "max_pictures": 5}
     return Settings(models=(model,), default_model=model, device="cpu", threads=1, **limits)
 
 
