@@ -16,18 +16,18 @@ from __future__ import annotations
 import os
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from model.bundle import Bundle
     from model.loaded import LoadedBundle
-    from model.runtime import Device
 
 # onnxruntime's wheels report to their maker (Privacy.md in them) unless this is set before import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 SHIPPED = Path(__file__).parent / "bundles"
 """The bundles that ship."""
+Device = Literal["auto", "cuda", "cpu"]
 
 
 def load(

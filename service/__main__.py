@@ -1,7 +1,7 @@
 """Start the service: `python -m service`.
 
-A short-lived process reads the settings, because they need pydantic and onnxruntime: 45 MB that the
-supervisor does without.
+A short-lived process reads the settings, because they need pydantic, and where a GPU is looked for
+onnxruntime: 45 MB that the supervisor does without.
 """
 
 from __future__ import annotations

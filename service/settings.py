@@ -9,15 +9,17 @@ import os
 import re
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
-from model.runtime import Device
-from model.runtime.cuda import CudaOptions
+from model import Device
+
+if TYPE_CHECKING:
+    from model.runtime.cuda import CudaOptions
 
 _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
@@ -89,6 +91,8 @@ class Settings(BaseSettings):
     @property
     def cuda(self) -> CudaOptions:
         """The settings of CUDA alone."""
+        from model.runtime.cuda import CudaOptions  # noqa: PLC0415  a start would wait
+
         return CudaOptions(tf32=self.cuda_tf32)
 
     @classmethod

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from model import Device
 from model.bundle import Bundle, Manifest
 from model.bundle.manifest import ANY_SIZE, GraphRole
 from model.errors import NotOffered
@@ -19,8 +19,6 @@ from model.outputs import Encoding, Graph, Row, Trace
 from model.preprocess import Floats
 from model.runtime.cpu import Array, Session, open_graph, open_session
 from model.runtime.cuda import CudaDevice, CudaOptions, DeviceError
-
-Device = Literal["auto", "cuda", "cpu"]
 
 BATCH_ROWS = 3
 """The number of images from which the batch encoder is the faster one on a CPU."""
