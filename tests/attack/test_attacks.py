@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import groupby
 
 import pytest
@@ -13,9 +14,10 @@ from tests.attack.__main__ import ALL
 from tests.attack.runner import Case, judge, run
 from tests.attack.service import Door, Service, started
 from tests.fire.generator import Seen
+from tests.processes import nginx
 
-FEW = {"CAPSNET_MODELS": '["mnist"]'}
-"""The bundle that the attacks need."""
+FEW = {"CAPSNET_MODELS": '["mnist"]', "CAPSNET_WORKERS": "1"}
+"""The bundle that the attacks need, and one worker, which bears them all."""
 SHORT = [one for one in ALL if one.short]
 AT_ONCE = [list(found) for _, found in groupby(SHORT, lambda one: one.door)]
 GROUPS = [
@@ -25,15 +27,21 @@ GROUPS = [
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Callable[[Door], Service]]:
-    """Gives the service as a door wants it; the same for all its attacks, while it lives."""
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Door], Service]]:
+    """Gives the service as a door wants it: one without keys and one with, while they live."""
     running: dict[Door, Service] = {}
     with ExitStack() as stack:
 
         def give(door: Door) -> Service:
-            if door not in running or not running[door].alive:
-                running[door] = stack.enter_context(started(door, **FEW))
-            return running[door]
+            own: Door = "open" if door == "open" else "grpc"
+            if own not in running or not running[own].alive:
+                running[own] = stack.enter_context(started(own, **FEW))
+            service = running[own]
+            if door == "nginx":
+                proxy = nginx(tmp_path_factory.mktemp("nginx"), upstream=service.target.port)
+                port = stack.enter_context(proxy).base_url.port or 0
+                return replace(service, target=replace(service.target, port=port))
+            return service
 
         yield give
 
