@@ -391,8 +391,8 @@ def test_sigterm_ends_a_back_off(
     settings: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The code is 0: the failure is past."""
-    with starting(settings) as (process, client):
-        all_ready(client)
+    with starting({**settings, "CAPSNET_WORKERS": "1"}) as (process, client):
+        wait_until_ok(client, process, "/readyz")
         seen = ""
         while "another starts in 1.6 s" not in (seen := seen + capfd.readouterr().err):
             for worker in workers(process):
