@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import version
@@ -43,14 +44,15 @@ BLOCKS = AttentionConfig(
     decoder_hidden=(16, 16),
 )
 """Of `blocks`: colour photographs of 24x32 pixels."""
-LARGE = fit_size(
-    PRESETS["pictures"],
-    NetworkConfig(channels=3, height=MAX_PX, width=MAX_PX, num_classes=3),
-).network
+LARGE = replace(
+    fit_size(
+        PRESETS["pictures"],
+        NetworkConfig(channels=3, height=MAX_PX, width=MAX_PX, num_classes=3),
+    ).network,
+    stem=(Conv(8, 5, 4), Conv(16, 5, 4)),
+)
 """Of `large`: the largest pictures that a folder may have."""
-BANDS = fit_size(
-    PRESETS["pictures"], NetworkConfig(channels=5, height=20, width=24, num_classes=3)
-).network
+BANDS = replace(BLOCKS, channels=5, height=20, width=24)
 """Of `bands`: arrays of five channels."""
 
 
