@@ -185,11 +185,11 @@ class EquivarianceAnswer(CapsuleAnswer):
 
 
 async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) -> EquivarianceAnswer:
-    """Transform an image step by step and encode each step.
+    """Transform an image step by step and ask the network each time.
 
     In an equivariant network, the length stays and the pose changes with the image. The drawing
     projects the path of the pose on the plane of the two directions in which the pose varies most.
-    Each image and each transform has its own plane. A straight path means that the transform moves
+    Each drawing has a plane of its own. A straight path means that the transform moves
     the pose in one direction. It does not mean that the prediction is correct, or that the presence
     stays.
     """

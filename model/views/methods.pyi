@@ -128,8 +128,8 @@ class ViewMethods:
     ) -> PerturbAnswer:
         """Move a pose along a direction or a dimension, and decode it.
 
-        A direction, such as `slant`, changes what its name says and leaves the rest as it is.
-        `delta` is in its unit.
+        A direction, such as `slant`, changes what its name says much more than the rest. `delta`
+        is in its unit.
 
         Args:
             delta: The change: along a direction in its unit, such as degrees, positive to the
@@ -217,13 +217,13 @@ class ViewMethods:
         stop: float | None = None,
         steps: int | None = None,
     ) -> EquivarianceAnswer:
-        """Transform an image step by step and encode each step.
+        """Transform an image step by step and ask the network each time.
 
         In an equivariant network, the length stays and the pose changes with the image. The
         drawing projects the path of the pose on the plane of the two directions in which the
-        pose varies most. Each image and each transform has its own plane. A straight path means
-        that the transform moves the pose in one direction. It does not mean that the prediction
-        is correct, or that the presence stays.
+        pose varies most. Each drawing has a plane of its own. A straight path means that the
+        transform moves the pose in one direction. It does not mean that the prediction is
+        correct, or that the presence stays.
 
         Args:
             transform: What is done to the fitted image; by default `"turn"`.
@@ -301,9 +301,9 @@ class ViewMethods:
     ) -> MorphAnswer:
         """Turn the pose of one image into that of another.
 
-        The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame is encoded again. If its presence is low, the encoder does not recognise what the
-        decoder draws. It is not known whether poses of training images lie on the way.
+        The pose turns at a constant speed, and its length changes linearly. Each frame is
+        encoded again. If its presence is low, the encoder does not recognise what the decoder
+        draws. Whether any training image has such a pose is unknown.
 
         Args:
             first: The first image; see `image`.
@@ -322,8 +322,8 @@ class ViewMethods:
     ) -> NeighboursAnswer:
         """Find the training images of a class with the nearest poses.
 
-        Only images of the chosen class are searched. For example, with the class 3, the nearest
-        image of an 8 is a 3. The images do not explain the answer, because the network compares
+        Only images of the chosen class are searched. For example, for an 8 with the class 3,
+        every result is a 3. The images do not explain the answer, because the network compares
         no images. Prototypes represent the class: they are chosen so that every image has a near
         prototype.
 

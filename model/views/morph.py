@@ -110,9 +110,9 @@ class MorphAnswer(CapsuleAnswer):
 async def morph(net: Net, query: MorphQuery, first: Prepared, second: Prepared) -> MorphAnswer:
     """Turn the pose of one image into that of another.
 
-    The direction of the pose follows the great circle, and its length changes linearly. Each frame
+    The pose turns at a constant speed, and its length changes linearly. Each frame
     is encoded again. If its presence is low, the encoder does not recognise what the decoder draws.
-    It is not known whether poses of training images lie on the way.
+    Whether any training image has such a pose is unknown.
     """
     rows = map(unwrap, await net.encode([first.image, second.image]))
     images = [Encoded(picture, *row) for picture, row in zip((first, second), rows, strict=True)]

@@ -93,8 +93,8 @@ class NeighboursAnswer(CapsuleAnswer):
 async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> NeighboursAnswer:
     """Find the training images of a class with the nearest poses.
 
-    Only images of the chosen class are searched. For example, with the class 3, the nearest image
-    of an 8 is a 3. The images do not explain the answer, because the network compares no images.
+    Only images of the chosen class are searched. For example, for an 8 with the class 3, every
+    result is a 3. The images do not explain the answer, because the network compares no images.
     Prototypes represent the class: they are chosen so that every image has a near prototype.
     """
     described = net.manifest.neighbours

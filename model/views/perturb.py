@@ -104,7 +104,7 @@ class PerturbAnswer(CapsuleAnswer):
 async def perturb(net: Net, query: PerturbQuery, picture: Prepared) -> PerturbAnswer:
     """Move a pose along a direction or a dimension, and decode it.
 
-    A direction, such as `slant`, changes what its name says and leaves the rest as it is. `delta`
+    A direction, such as `slant`, changes what its name says much more than the rest. `delta`
     is in its unit.
     """
     capsule = (await encode_picture(net, picture)).capsule(query.target)

@@ -100,7 +100,7 @@ function lens(panel, draw) {
 async function drawHealth({ model }, wanted) {
   const drawing = await ask(`/models/${encodeURIComponent(model.name)}/health`, { accept: "image/png", wanted });
   return [
-    make("p", { class: "lead" }, `How the capsules of ${model.name} work. The numbers belong to the network, not to your picture.`),
+    make("p", { class: "lead" }, `Measurements of the capsules of ${model.name} on many images, not on your picture.`),
     explained("health"),
     figureOf(drawing, `the health of ${model.name}`),
   ];

@@ -64,7 +64,7 @@ export function weakPoses({ explained }) {
 export function missing(model) {
   if (weakPoses(model)) {
     return `A pose of this network explains ${Math.round(100 * model.explained.pose)}\u00a0% of the variance of its pictures, so views that draw poses are left out. `
-      + "More pictures of each class help, and so does the pretrained stem.";
+      + "More pictures of each class help. For photographs, so does --stem pretrained.";
   }
   const lacking = [
     ...(offers(model, "decode") ? [] : ["no reconstruction", "no pose", "no sweep"]),
@@ -80,7 +80,7 @@ export function share(model) {
   const percent = (part) => `${Math.round(100 * part)}\u00a0%`;
   const images = `${explained.count.toLocaleString("en")} ${forPairs(model) ? "single digits in pairs " : ""}${explained.images}`;
   return `Measured on ${images}: reconstructions from a pose of ${size} numbers explain ${percent(explained.pose)} of the variance. `
-    + `PCA of the same class with as many numbers explains ${percent(explained.pca[size])}.`;
+    + `As many principal components (PCA) of the class explain ${percent(explained.pca[size])}.`;
 }
 
 /** The directions of a class's pose that are offered. */

@@ -33,7 +33,7 @@ export function pairPads(panel, models) {
   const result = make("div", { class: "apart", "aria-live": "polite" });
   const routing = make("div");
   const variance = make("p", { class: "lead quiet" });
-  const message = make("p", { class: "lead" }, "Two overlapping digits: which strokes belong to which?");
+  const message = make("p", { class: "lead" }, "Two overlapping digits: which strokes belong to which digit?");
 
   const segment = latest(async (_, wanted) => {
     const { pair: [model], digit } = (await models) ?? { pair: [], digit: [] };
@@ -111,7 +111,7 @@ export function pairPads(panel, models) {
   models.then((found) => {
     if (!found?.pair.length) return;
     for (const pad of pads) pad.offer(DIGITS);
-    message.append(` ${found.pair[0].name} finds two different digits.`);
+    message.append(` ${found.pair[0].name} separates two different digits.`);
     variance.textContent = share(found.pair[0]);
   });
   restorePair();
@@ -181,12 +181,12 @@ async function apart({ segments, explained_ink: covered }, names, move) {
   const pictures = await Promise.all(segments.map((one, place) => paint([one.reconstruction], place)));
   const both = await paint(segments.map((one) => one.reconstruction), 0);
   both.setAttribute("aria-label", "both digits, each in its colour");
-  const facts = `The two digits cover ${Math.round(100 * covered)} % of the strokes. A stroke that both share counts in the share of each.`;
+  const facts = `The two digits cover ${Math.round(100 * covered)} % of the strokes. A stroke that belongs to both counts for each.`;
   return [
     figure(both, "separated", [facts]),
     ...segments.map((one, place) => {
       pictures[place].setAttribute("aria-label", `the ${one.class_name}, reconstructed`);
-      const found = names[place] === one.class_name ? [`the ${ORDINALS[place]} digit`] : names.length ? ["found in neither picture on its own"] : [];
+      const found = names[place] === one.class_name ? [`the ${ORDINALS[place]} digit`] : names.length ? ["neither picture alone shows it"] : [];
       const shares = [`length ${one.length.toFixed(2)}`, `${Math.round(100 * one.ink_share)} % of the strokes`];
       const moved = make("div", { class: "sliders" }, ...move(one, place, pictures[place]));
       return figure(pictures[place], make("strong", {}, one.class_name), [...found, ...shares], { ...one, moved });

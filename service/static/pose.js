@@ -13,7 +13,7 @@ const LEAST = 0.4;
 const STEP = { direction: 0.04, dimension: 0.01 };
 /** The directions next to the reconstruction; the others are in the panel. */
 const FIRST = 3;
-const ALONG_DIRECTIONS = "Each slider moves the pose along one direction. This changes one thing about the drawing and leaves the rest as it is. "
+const ALONG_DIRECTIONS = "Each slider moves the pose along one direction. This changes one thing about the drawing much more than the rest. "
   + "Each slider shows the value that you ask for. After you move it, it also shows the value that is measured on the drawing. "
   + `The first ${FIRST} directions are next to the large reconstruction.`;
 const ONE_NUMBER = "Each slider moves one number of the pose. No directions with a meaning were found for this class.";
@@ -107,7 +107,7 @@ function slider(key, name, kind, pose, { vector, reading, unit = "", std = 1, qu
   const read = reading && dot(pose, reading.weights) + reading.intercept;
   const [down, up] = reading ? reach({ std, quantiles }, read) : [REACH, REACH];
   const value = make("output", { for: id });
-  const range = quantiles.length ? `class: ${amount(quantiles[0])} to ${amount(quantiles.at(-1), unit)}` : "";
+  const range = quantiles.length ? `usual: ${amount(quantiles[0])} to ${amount(quantiles.at(-1), unit)}` : "";
   const effect = make("p", { class: "effect quiet", id: `about-${id}` }, range);
   const input = make("input", { type: "range", id, min: -down, max: up, step: STEP[kind], value: 0, oninput: () => move() });
   input.setAttribute("aria-describedby", effect.id);

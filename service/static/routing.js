@@ -69,7 +69,7 @@ function lead(everywhere, { types }) {
 }
 
 function explain({ entropy }, everywhere) {
-  const empty = everywhere ? "" : " It can be small, because votes from empty places cancel out.";
+  const empty = everywhere ? "" : " Agreement can be small, because votes from empty places cancel out.";
   const agreement = `Agreement: how far the weighted votes point the same way, from −1 to 1.${empty}`;
   if (entropy === null) return agreement;
   return `${agreement} Entropy: how evenly capsules divide their votes among the classes, from 0 (all to one class) to 1 (evenly).`;
@@ -84,7 +84,7 @@ function table(rows, presence, { entropy }) {
 function row(step, { agreement, lengths, entropy }, target, isUniform) {
   const values = [agreement[target], lengths[target], ...(entropy === null ? [] : [entropy])];
   const figures = values.map((value) => make("td", {}, value.toFixed(3)));
-  const uniform = isUniform && step === 0 ? [make("span", {}, " (uniform couplings)")] : [];
+  const uniform = isUniform && step === 0 ? [make("span", {}, " (equal weights)")] : [];
   return make("tr", {}, make("th", { scope: "row" }, String(step + 1), ...uniform), ...figures);
 }
 

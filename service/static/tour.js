@@ -8,8 +8,8 @@ const STEPS = [
   {
     at: ".between",
     title: "Lengths",
-    text: "Each bar is one class capsule: a group of numbers for one class. Its length shows how sure the network is "
-      + "that the class is in the picture. The lengths need not add up to one: two capsules can be long, or none.",
+    text: "Each bar is one class capsule: a group of numbers for one class. It shows how sure the network is "
+      + "that the class is in the picture. The bars need not add up to one: two can be long, or none.",
     act: takeSample("#pad", 5),
     needs: "tab-digit",
   },
@@ -23,7 +23,7 @@ const STEPS = [
   {
     at: "#reconstructed",
     title: "Directions of a pose",
-    text: "A pose is a vector. Each slider moves it along one direction, which changes one thing, such as thickness "
+    text: "A pose is a vector. Each slider moves it along one direction, which mainly changes one thing, such as thickness "
       + "or slant. The slider shows the value that you ask for. After you move it, it also shows the value that is "
       + "measured on the drawing. All directions, and the numbers of the pose, are below.",
     act: click("#tab-pose"),
@@ -33,7 +33,7 @@ const STEPS = [
     at: "#routing",
     title: "Routing",
     text: "Capsules vote for classes. Votes that agree make the class capsule longer: if there is a slider, move it "
-      + "from iteration 1 to the last and watch the length grow. Most weights hardly change. Orange "
+      + "from iteration 1 to the last and watch the length grow. Orange "
       + "supports the class, and blue opposes it.",
     act: click("#tab-routing"),
     needs: "tab-routing",

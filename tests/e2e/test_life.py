@@ -26,7 +26,7 @@ from service.api.v2.tensors import LENGTH
 from service.settings import Settings
 from tests.attack.wire import SEVEN
 from tests.e2e.conftest import QUICK
-from tests.e2e.workers import KEY, MODEL, all_ready, few, wait_for, workers
+from tests.e2e.workers import KEY, MODEL, few, wait_for, workers
 from tests.processes import (
     PATIENCE_S,
     PLAIN,
