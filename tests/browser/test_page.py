@@ -85,7 +85,7 @@ def test_sliders_move_a_pose_along_directions(playground: Playground) -> None:
     slant = page.get_by_role("slider", name="slant")
     slant.wait_for()
     assert 3 == page.locator("#directions input").count()
-    assert re.search(r"class: .\d+ to \d+ degrees", page.locator("#directions").inner_text())
+    assert re.search(r"usual: .\d+ to \d+ degrees", page.locator("#directions").inner_text())
     assert "a 5, slanted" in page.locator("#sentence").inner_text()
     before = float(str(slant.get_attribute("aria-valuetext")).split()[0])
     slant.fill("1")
