@@ -29,10 +29,10 @@ from tests.model.capsnet.networks import TINY
 from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
 from training.export import describe, export_bundle, replacing_folder
-from training.recipes import PRESETS, Recipe
+from training.recipes import Recipe
 from training.state import Plan
 from training.trainer import Trainer
-from training.training_data import MAX_PX, fit_size
+from training.training_data import MAX_PX
 
 BLOCKS = AttentionConfig(
     channels=3,
@@ -45,11 +45,13 @@ BLOCKS = AttentionConfig(
 )
 """Of `blocks`: colour photographs of 24x32 pixels."""
 LARGE = replace(
-    fit_size(
-        PRESETS["pictures"],
-        NetworkConfig(channels=3, height=MAX_PX, width=MAX_PX, num_classes=3),
-    ).network,
+    BLOCKS,
+    height=MAX_PX,
+    width=MAX_PX,
     stem=(Conv(8, 5, 4), Conv(16, 5, 4)),
+    decoder_hidden=(16,),
+    decoder_channels=(16, 8, 8, 4, 4),
+    decoder_doublings=1,
 )
 """Of `large`: the largest pictures that a folder may have."""
 BANDS = replace(BLOCKS, channels=5, height=20, width=24)
