@@ -24,7 +24,6 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from numpy.typing import NDArray
 from torch import Tensor
 
 from model.bundle import MANIFEST, WEIGHTS, Bundle, Manifest, digest, write_manifest
@@ -277,19 +276,11 @@ def round_measured(network: Network, validation: Examples) -> dict[str, Any]:
         "stored_bits": 16,
         "errors_before": int(before.sum()),
         "errors_after": int(after.sum()),
-        **_measure_change(presence, rounded, labels),
-    }
-
-
-def _measure_change(
-    before: NDArray[np.float32], after: NDArray[np.float32], labels: NDArray[np.integer]
-) -> dict[str, Any]:
-    """How answers and presence, (N, K) each, differ before and after."""
-    changed = (answer(before, labels) != answer(after, labels)).any(axis=1)
-    return {
         "validation_images": len(labels),
-        "answers_changed": int(changed.sum()),
-        "largest_presence_change": float(np.abs(after - before).max()),
+        "answers_changed": int(
+            (answer(presence, labels) != answer(rounded, labels)).any(axis=1).sum()
+        ),
+        "largest_presence_change": float(np.abs(rounded - presence).max()),
     }
 
 

@@ -144,8 +144,8 @@ def poor_decoder(manifest: Manifest) -> str | None:
         )
     return (
         f"{found}of images; PCA of the same class with as many numbers explains "
-        f"{100 * explained.pca_same:.0f} %. What the decoder draws may "
-        "miss details that PCA would show."
+        f"{100 * explained.pca_same:.0f} %. What the decoder draws may miss details that "
+        "PCA would show."
     )
 
 
