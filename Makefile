@@ -97,31 +97,26 @@ bench: $(VENV)/.dev ## Load this service and a plain FastAPI service in turn (AR
 attack: $(VENV)/.dev ## Attack a service of its own, about twelve minutes (ARGS="--case long-heads --json out.json ...").
 	$(BIN)/python -m tests.attack $(ARGS)
 
-# pip would compile on one core what it has installed.
-INSTALL = $(BIN)/python -m pip install --quiet --quiet --no-compile --constraint constraints.txt
-COMPILE = $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true  # some templates are no Python
-
 # The gpu extra where an NVIDIA driver new enough for CUDA 13 answers, the cpu extra elsewhere.
 $(VENV)/.serve: pyproject.toml client/pyproject.toml constraints.txt tools/choose_extra.sh
 	@$(BIN)/python -c '$(NEW_ENOUGH)' 2>/dev/null || { $(PYTHON) -c '$(NEW_ENOUGH)' && \
 		$(PYTHON) -m venv --clear $(VENV); }
 	@$(BIN)/python -m pip install --quiet --upgrade pip  # older ones need minutes to find packages
 	@extra=$$(sh tools/choose_extra.sh) && \
-		$(INSTALL) --editable ".[$$extra]" --editable ./client
-	@$(COMPILE)
+		$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[$$extra]" \
+		--editable ./client
 	@touch $@
 
 # The documentation that the page links to. The service starts without it, too.
 site/index.html: mkdocs.yml $(wildcard *.md model/bundles/*/CARD.md) $(shell find docs -name '*.md') | $(VENV)/.serve
-	-@$(INSTALL) --editable ".[docs]" && \
+	-@$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[docs]" && \
 		NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --no-strict
 
 $(VENV)/.ray: $(VENV)/.serve
-	$(INSTALL) --editable ".[ray]"
+	$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[ray]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.serve
-	$(INSTALL) torch
-	$(INSTALL) --editable ".[dev]"
-	@$(COMPILE)
+	$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@
