@@ -252,7 +252,7 @@ def _draw_poses(axes: Axes, values: list[float], poses: Floats) -> None:
     axes.plot(values, np.delete(poses, most, axis=1), color=_OTHERS, linewidth=0.7)
     for dim in np.sort(most):
         axes.plot(values, poses[:, dim], label=f"dimension {dim}")
-    title = f"the {poses.shape[1]} numbers of the pose, those that change most in colour"
+    title = f"the {poses.shape[1]} numbers of the pose; in colour, those that change most"
     name_chart(axes, title)
 
 

@@ -281,8 +281,8 @@ class ViewMethods:
     ) -> RivalsAnswer:
         """Decode the capsules of several classes of one image.
 
-        A high error means that the class cannot explain the image. It does not measure how close
-        the class came to winning.
+        If the decoder learnt to draw absent classes, a high error means that the class cannot
+        explain the image. The error does not measure how close the class came to winning.
 
         Args:
             count: Number of classes, the most present first. The default is 10, or 2 if the
@@ -303,7 +303,7 @@ class ViewMethods:
 
         The pose turns at a constant speed, and its length changes linearly. Each frame is
         encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws. Whether any training image has such a pose is unknown.
+        draws. Frames may be unlike all training images.
 
         Args:
             first: The first image; see `image`.
@@ -322,10 +322,10 @@ class ViewMethods:
     ) -> NeighboursAnswer:
         """Find the training images of a class with the nearest poses.
 
-        Only images of the chosen class are searched. For example, for an 8 with the class 3,
-        every result is a 3. The images do not explain the answer, because the network compares
-        no images. Prototypes represent the class: they are chosen so that every image has a near
-        prototype.
+        Only images of the chosen class are searched. For example, if the image shows an 8 and
+        you choose the class 3, every result is a 3. The images do not explain the answer,
+        because the network compares no images. Prototypes represent the class: they are chosen
+        so that every image has a near prototype.
 
         Args:
             count: Number of training images, the nearest first; by default `6`.

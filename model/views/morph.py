@@ -112,7 +112,7 @@ async def morph(net: Net, query: MorphQuery, first: Prepared, second: Prepared) 
 
     The pose turns at a constant speed, and its length changes linearly. Each frame
     is encoded again. If its presence is low, the encoder does not recognise what the decoder draws.
-    Whether any training image has such a pose is unknown.
+    Frames may be unlike all training images.
     """
     rows = map(unwrap, await net.encode([first.image, second.image]))
     images = [Encoded(picture, *row) for picture, row in zip((first, second), rows, strict=True)]

@@ -93,9 +93,10 @@ class NeighboursAnswer(CapsuleAnswer):
 async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> NeighboursAnswer:
     """Find the training images of a class with the nearest poses.
 
-    Only images of the chosen class are searched. For example, for an 8 with the class 3, every
-    result is a 3. The images do not explain the answer, because the network compares no images.
-    Prototypes represent the class: they are chosen so that every image has a near prototype.
+    Only images of the chosen class are searched. For example, if the image shows an 8 and you
+    choose the class 3, every result is a 3. The images do not explain the answer, because the
+    network compares no images. Prototypes represent the class: they are chosen so that every image
+    has a near prototype.
     """
     described = net.manifest.neighbours
     assert described
@@ -147,7 +148,7 @@ def draw_neighbours(answer: NeighboursAnswer) -> bytes:
     what = f"training images of {answer.class_name}" + ", drawn from their poses" * answer.drawn
     near_title = (
         f"{what}, by the distance of their pose; "
-        f"typical nearest distance: {answer.typical_distance:.1f}"
+        f"median distance of an image to its nearest other one: {answer.typical_distance:.1f}"
     )
     columns = max(len(images), len(shares))
     figure = new_figure(max(640, columns * _CELL_PX), 2 * (_CELL_PX + 50))

@@ -73,8 +73,8 @@ class RivalsAnswer(CapsuleAnswer):
 async def rivals(net: Net, query: RivalsQuery, picture: Prepared) -> RivalsAnswer:
     """Decode the capsules of several classes of one image.
 
-    A high error means that the class cannot explain the image. It does not measure how close the
-    class came to winning.
+    If the decoder learnt to draw absent classes, a high error means that the class cannot explain
+    the image. The error does not measure how close the class came to winning.
     """
     encoded = await encode_picture(net, picture)
     labels = (-encoded.presence).argsort(kind="stable")[: query.rows(net.manifest)]

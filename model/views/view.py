@@ -139,8 +139,8 @@ def poor_decoder(manifest: Manifest) -> str | None:
     if explained.is_weak:
         return (
             f"{found}of images, so what it draws says little: look at neighbours, occlusion, "
-            "routing and confidence instead, or train with more images of each class (of "
-            "photographs, with --stem pretrained)."
+            "routing and confidence instead. To improve it, train with more images of each class. "
+            "For photographs, train with --stem pretrained."
         )
     return (
         f"{found}of images; PCA of the same class with as many numbers explains "
@@ -155,9 +155,9 @@ def untrained_absent_classes(manifest: Manifest) -> str | None:
     if recipe is None or recipe.get("task") == "pairs":
         return None
     return (
-        f"The decoder of {manifest.name} was trained on the class of each image alone. What it "
-        "draws for an absent class is left to chance, often the same blur for every image. Do not "
-        "read it as the network's idea of that class in this image."
+        f"The decoder of {manifest.name} drew in training only the class that an image shows. "
+        "What it draws for an absent class is left to chance, often the same blur for every "
+        "image. Do not read it as the network's idea of that class in this image."
     )
 
 

@@ -75,7 +75,7 @@ function sentence({ class_name: name, length, labels, probability }) {
   const answer = labels ? anyOf(labels.map((one) => one.class_name)) : name;
   const unsure = labels?.length > 1;
   const figures = `${unsure ? `${name}: ` : ""}${presence} ${length.toFixed(2)}${sure}`;
-  const meaning = `The network is unsure between these classes. For images like those kept for calibration, the true class is in such a set ${Math.round(100 * COVERAGE)} % of the time.`;
+  const meaning = `The network is unsure between these classes. For images like those kept for calibration, ${Math.round(100 * COVERAGE)} % of all sets contain the true class.`;
   const lines = [figures, ...(unsure ? [meaning] : [])].map((line) => make("span", { class: "quiet" }, line));
   return [make("strong", {}, answer), " ", ...lines];
 }

@@ -63,8 +63,8 @@ export function weakPoses({ explained }) {
 /** What a network does not offer, as a sentence; empty where it offers all. */
 export function missing(model) {
   if (weakPoses(model)) {
-    return `A pose of this network explains ${Math.round(100 * model.explained.pose)}\u00a0% of the variance of its pictures, so views that draw poses are left out. `
-      + "More pictures of each class help. For photographs, so does --stem pretrained.";
+    return `A pose of this network explains ${Math.round(100 * model.explained.pose)}\u00a0% of the variance of its pictures, so there are no sliders, and no tabs that draw poses. `
+      + "To improve it, train with more pictures of each class. For photographs, train with --stem pretrained.";
   }
   const lacking = [
     ...(offers(model, "decode") ? [] : ["no reconstruction", "no pose", "no sweep"]),
@@ -78,9 +78,9 @@ export function share(model) {
   const { explained, class_dim: size } = model;
   if (!explained) return "";
   const percent = (part) => `${Math.round(100 * part)}\u00a0%`;
-  const images = `${explained.count.toLocaleString("en")} ${forPairs(model) ? "single digits in pairs " : ""}${explained.images}`;
+  const images = `${explained.count.toLocaleString("en")} ${forPairs(model) ? "single digits in pairs made " : ""}${explained.images}`;
   return `Measured on ${images}: reconstructions from a pose of ${size} numbers explain ${percent(explained.pose)} of the variance. `
-    + `As many principal components (PCA) of the class explain ${percent(explained.pca[size])}.`;
+    + `PCA of the class with ${size} components explains ${percent(explained.pca[size])}.`;
 }
 
 /** The directions of a class's pose that are offered. */

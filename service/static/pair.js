@@ -150,7 +150,7 @@ function inOrder(answer, names) {
 }
 
 function sameTwice(name) {
-  return `Both pictures show a ${name}, but the network has one capsule for ${name}. It cannot find the same digit twice: the other result is its next best class, which may explain the strokes well and still be wrong.`;
+  return `Both pictures show the class ${name}, but the network has one capsule for it. The network cannot find the same digit twice: the other result is its next best class, which may explain the strokes well and still be wrong.`;
 }
 
 /** Sliders that move the pose of one of the digits: its picture follows, and the value that is measured on it. */
@@ -186,7 +186,7 @@ async function apart({ segments, explained_ink: covered }, names, move) {
     figure(both, "separated", [facts]),
     ...segments.map((one, place) => {
       pictures[place].setAttribute("aria-label", `the ${one.class_name}, reconstructed`);
-      const found = names[place] === one.class_name ? [`the ${ORDINALS[place]} digit`] : names.length ? ["neither picture alone shows it"] : [];
+      const found = names[place] === one.class_name ? [`the ${ORDINALS[place]} digit`] : names.length ? ["found in neither picture alone"] : [];
       const shares = [`length ${one.length.toFixed(2)}`, `${Math.round(100 * one.ink_share)} % of the strokes`];
       const moved = make("div", { class: "sliders" }, ...move(one, place, pictures[place]));
       return figure(pictures[place], make("strong", {}, one.class_name), [...found, ...shares], { ...one, moved });

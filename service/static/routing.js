@@ -50,7 +50,7 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
     ...hidden.map((layer) => layer.figure),
   ];
   return [
-    make("p", { class: "lead" }, lead(everywhere, layer)),
+    make("p", { class: "lead" }, lead(everywhere, layer, model.presence)),
     explained("routing"),
     make(
       "div",
@@ -62,10 +62,10 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
   ];
 }
 
-function lead(everywhere, { types }) {
+function lead(everywhere, { types }, presence) {
   const voters = everywhere ? `Each of ${types} capsules sees the whole picture and` : "Each place in the picture";
   const shown = everywhere ? "Each cell of a map is one capsule, which supports the class or opposes it." : "A map shows which places support its class and which oppose it.";
-  return `${voters} votes for the classes. Votes that agree make the class capsule longer. ${shown}`;
+  return `${voters} votes for the classes. Votes that agree raise the ${presence} of the class. ${shown}`;
 }
 
 function explain({ entropy }, everywhere) {

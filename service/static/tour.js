@@ -8,7 +8,7 @@ const STEPS = [
   {
     at: ".between",
     title: "Lengths",
-    text: "Each bar is one class capsule: a group of numbers for one class. It shows how sure the network is "
+    text: "A capsule is a group of numbers, here for one class. Each bar is the length of a capsule. It shows how sure the network is "
       + "that the class is in the picture. The bars need not add up to one: two can be long, or none.",
     act: takeSample("#pad", 5),
     needs: "tab-digit",
@@ -25,7 +25,7 @@ const STEPS = [
     title: "Directions of a pose",
     text: "A pose is a vector. Each slider moves it along one direction, which mainly changes one thing, such as thickness "
       + "or slant. The slider shows the value that you ask for. After you move it, it also shows the value that is "
-      + "measured on the drawing. All directions, and the numbers of the pose, are below.",
+      + "measured on the drawing. The other directions, and the numbers of the pose, are below.",
     act: click("#tab-pose"),
     needs: "tab-pose",
   },
