@@ -101,10 +101,10 @@ def test_two_digits_are_taken_apart(visitor: BrowserContext, networks_url: str) 
         page.locator("output[for=first-thickness]", has_text="drawn").wait_for()
         assert before != three.locator("canvas").screenshot()
         playground.take_sample(3, SECOND)
-        page.get_by_text("Both pictures show a 3, but the network has one capsule").wait_for()
-        assert "neither picture alone" in facts.nth(2).inner_text()
+        page.get_by_text("Both pictures show the class 3, but the network has one capsule").wait_for()
+        assert "in neither picture alone" in facts.nth(2).inner_text()
         playground.take_sample(5, FIRST)
-        page.get_by_text("Both pictures show a 3").wait_for(state="detached")
+        page.get_by_text("Both pictures show the class 3").wait_for(state="detached")
         assert ["5", "3"] == page.locator("#pair .apart strong").all_inner_texts()
 
 
@@ -191,7 +191,7 @@ def test_what_a_bundle_knows_of_itself_is_shown(visitor: BrowserContext, network
         assert re.fullmatch(r"5, \d or 8 others", playground.label)
         figures, meaning = page.locator("#verdict .quiet").all_inner_texts()
         assert re.fullmatch(r"5: length 0\.\d\d, probability 1\.00", figures)
-        assert "95 % of the time" in meaning
+        assert "95 % of all sets" in meaning
         playground.open_tab("Health")
         lens = page.locator("#health")
         lens.get_by_role("img", name="the health of mnist").wait_for()
