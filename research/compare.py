@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+import scipy
 
 from research.rows import Row, Table
 from research.run import Result, recipe_digest
@@ -98,7 +98,7 @@ def compare(
             freedoms.append(len(over_seeds) - 1)
     total = sum(variances)
     parts = sum(part**2 / free for part, free in zip(variances, freedoms, strict=True))
-    reach = stats.t.ppf(0.975, total**2 / parts) * total**0.5 if total else 0.0
+    reach = scipy.stats.t.ppf(0.975, total**2 / parts) * total**0.5 if total else 0.0
     middle = errors[0].mean() - errors[1].mean()
     return Difference(*(float(100 * end) for end in (middle, middle - reach, middle + reach)))
 
