@@ -66,7 +66,7 @@ def test_the_loaded_bundles_are_listed(client: TestClient, bundle_path: Path) ->
     notes = [one.pop("notes") for one in listed["models"]]
     assert expected == listed
     assert [["rivals"], ["rivals"], []] == [[*one] for one in notes]
-    assert "the class of each image alone" in notes[0]["rivals"][0]
+    assert "only the class that an image shows" in notes[0]["rivals"][0]
 
 
 def test_one_bundle_is_shown_whole(client: TestClient, bundle_path: Path) -> None:
