@@ -65,7 +65,7 @@ def test_where_a_pose_explains_less_than_half_other_views_are_named() -> None:
     weak = explaining(0.31, pca=0.3)
     (note,) = ask("reconstruct", explained=weak)[0]
     assert "explains only 31 % of the variance of images, so what it draws says little" in note
-    assert "look at neighbours, occlusion, routing and confidence instead. To improve it, train" in note
+    assert "instead. To improve it, train with more images" in note
     for name, expected in (("perturb", [note]), ("sweep", [note]), ("occlusion", [])):
         assert expected == find_view(name).notes_on(replace(MANIFEST, explained=weak))
     shown = NeighbourImages("4 training images", "yours", "folder pets")
