@@ -148,7 +148,7 @@ def draw_neighbours(answer: NeighboursAnswer) -> bytes:
     what = f"training images of {answer.class_name}" + ", drawn from their poses" * answer.drawn
     near_title = (
         f"{what}, by the distance of their pose; "
-        f"median distance of an image to its nearest other one: {answer.typical_distance:.1f}"
+        f"median of nearest neighbours: {answer.typical_distance:.1f}"
     )
     columns = max(len(images), len(shares))
     figure = new_figure(max(640, columns * _CELL_PX), 2 * (_CELL_PX + 50))

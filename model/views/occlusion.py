@@ -175,7 +175,7 @@ def draw_occlusion(answer: OcclusionAnswer) -> bytes:
     show_image(left, answer.image, f"{answer.presence} of {answer.class_name}: {answer.value:.2f}")
     corner, side = (-0.5, -0.5), answer.patch
     left.add_patch(Rectangle(corner, side, side, fill=False, edgecolor=OPPOSES))
-    title = f"mean change; the strongest colour means {FULL_CHANGE:g} or more\n{ends}"
+    title = f"mean change (strongest colour: ≥ {FULL_CHANGE:g})\n{ends}"
     show_support(right, answer, falls, title, most=1)
     return render(figure)
 
