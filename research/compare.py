@@ -7,8 +7,8 @@ from statistics import mean, stdev
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 import scipy
+from numpy.typing import NDArray
 
 from research.rows import Row, Table
 from research.run import Result, recipe_digest
