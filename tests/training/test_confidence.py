@@ -67,6 +67,8 @@ def test_probabilities_and_sets_hold_on_new_images() -> None:
     assert fitted.temperature == pytest.approx(6, rel=0.1)
     scores = measure_images(fitted, new)
     assert scores["calibration_error"] < 0.02
+    wrong = 100 * np.mean(new.first != new.labels)
+    assert scores["error_percent"] == pytest.approx(wrong, abs=0.01)
     low, high = scores["calibration_error_interval"]
     assert low <= scores["calibration_error"] <= high + 0.02
     (count,) = fitted.counts

@@ -65,12 +65,14 @@ def test_an_unknown_setting_of_a_network_is_refused() -> None:
         {"task": "pairs", "loss": "spread"},
         {"task": "pairs", "network": DynamicConfig(height=36, width=40)},
         {"network": MatrixConfig(), "muon_votes": 0.2},
+        {"shown_channels": (0, 1)},
+        {"shown_channels": (0, 1, -1)},
     ],
     ids=str,
 )
 def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
     """No recipe can be made, or changed into one, that cannot be followed."""
-    with pytest.raises(ValueError, match=r"should be|pairs|is for"):
+    with pytest.raises(ValueError, match=r"should be|pairs|is for|shown_channels"):
         replace(Recipe("r"), **change)
 
 
