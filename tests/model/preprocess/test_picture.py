@@ -55,7 +55,6 @@ PICTURES = {
     "faint": draw_seven(ink=150, background=190),
     "colour": draw_seven(mode="RGB", ink=(30, 40, 160), background=(250, 245, 230)),
     "transparent, dark ink": draw_seven(mode="RGBA", ink=(0, 0, 0, 255), background=(0, 0, 0, 0)),
-    "transparent, grey ink": draw_seven(mode="LA", ink=(90, 255), background=(0, 0)),
     "transparent, light ink": draw_seven(
         mode="RGBA", ink=(255, 255, 255, 255), background=(0, 0, 0, 0)
     ),
