@@ -21,6 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.encoder import Doubles, caller, compare_rates, draw_images, take_turns
 from benchmarks.training import WARM_UP_STEPS, draw_noise
+from model.bundle import Bundle
 from model.capsnet import Network, build
 from model.capsnet.baseline import BaselineConfig
 from model.capsnet.winograd import WinogradConv2d
@@ -30,10 +31,11 @@ from research.controls import HeadConfig, register
 from research.rows import ATTENTION, CNN, DIGITS, MATRIX, SHARED, plain
 from training.device import keep_freed_memory
 from training.graphs import fold_norms, round_weights, write_graphs
-from training.recipes import PRESETS, Recipe
+from training.recipes import PRESETS, Recipe, recipe_of
 from training.state import Plan
 from training.trainer import Trainer
 
+SHIPPED = Path(__file__).parents[1] / "model" / "bundles"
 REFERENCE = "paper's CapsNet"
 RECIPES: dict[str, Recipe] = {
     REFERENCE: PRESETS["mnist"],
@@ -45,7 +47,7 @@ RECIPES: dict[str, Recipe] = {
     "shared": SHARED,
     "matrix": MATRIX,
     **{
-        name: PRESETS[name]
+        name: recipe_of(Bundle.open(SHIPPED / name))
         for name in ("multimnist-attention", "fashion-mnist-attention", "cifar10", "assemblies")
     },
 }
