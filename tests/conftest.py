@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -287,6 +288,8 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
             client = stack.enter_context(open_client(int(port.read_text())))
         else:
             _, client = stack.enter_context(running(lambda _: SOURCE, {}))
+            while len(set(re.findall(r"capsnet_workers{.*} (.*)", client.get("/metrics").text))) > 1:
+                time.sleep(0.1)  # some wanted workers are not ready: they would answer 503
             port.write_text(str(client.base_url.port))
             stack.callback(port.unlink)
             stack.callback(fcntl.flock, users, fcntl.LOCK_EX)  # waits for the others
