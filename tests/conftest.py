@@ -288,7 +288,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
             client = stack.enter_context(open_client(int(port.read_text())))
         else:
             _, client = stack.enter_context(running(lambda _: SOURCE, {}))
-            while len(set(re.findall(r"capsnet_workers{.*} (.*)", client.get("/metrics").text))) > 1:
+            while len(set(re.findall(r"_workers{.*} (.*)", client.get("/metrics").text))) > 1:
                 time.sleep(0.1)  # some wanted workers are not ready: they would answer 503
             port.write_text(str(client.base_url.port))
             stack.callback(port.unlink)
