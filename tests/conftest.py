@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -26,6 +25,7 @@ from model.bundle import Bundle, write_manifest
 from model.runtime import Runtime
 from service.pictures import SAMPLES
 from service.settings import Settings
+from tests.e2e.workers import all_ready
 from tests.processes import SOURCE, open_client, running
 from tests.serving import serve
 
@@ -288,8 +288,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
             client = stack.enter_context(open_client(int(port.read_text())))
         else:
             _, client = stack.enter_context(running(lambda _: SOURCE, {}))
-            while len(set(re.findall(r"_workers{.*} (.*)", client.get("/metrics").text))) > 1:
-                time.sleep(0.1)  # some wanted workers are not ready: they would answer 503
+            all_ready(client)
             port.write_text(str(client.base_url.port))
             stack.callback(port.unlink)
             stack.callback(fcntl.flock, users, fcntl.LOCK_EX)  # waits for the others

@@ -257,7 +257,7 @@ def test_a_start_skips_hostile_bundles(
     log: list[str] = []
 
     def names_each() -> bool:
-        """A thread writes the log."""
+        """Whether the log names each by now: a thread writes it."""
         log.append(capfd.readouterr().err)
         return all(f"skipped: {bundles}/evil-{name}" in "".join(log) for name in WAYS)
 

@@ -56,18 +56,20 @@ def wait_for(true: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def ready_workers(url: httpx.URL | str, key: str = KEY) -> int:
-    """How many workers the service says are ready."""
+def ready_workers(url: httpx.URL | str, key: str = KEY, *, state: str = "ready") -> int:
+    """How many workers the service says are ready, or wanted."""
     with suppress(httpx.TransportError):
         text = httpx.get(f"{url}/metrics", headers={"X-API-Key": key}, verify=PLAIN).text
-        found = [line for line in text.splitlines() if 'capsnet_workers{state="ready"}' in line]
+        name = f'capsnet_workers{{state="{state}"}}'
+        found = [line for line in text.splitlines() if name in line]
         return int(float(found[0].split()[1])) if found else 0
     return 0
 
 
 def all_ready(client: httpx.Client) -> None:
-    """Return when both workers are ready."""
-    wait_for(lambda: ready_workers(client.base_url) == 2)
+    """Return when all workers are ready: others answer 503."""
+    url = client.base_url
+    wait_for(lambda: 0 < ready_workers(url) == ready_workers(url, state="wanted"))
 
 
 def change(bundles: Path) -> str:
